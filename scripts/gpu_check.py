@@ -58,7 +58,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 NEEDED = ("torch", "lightning", "torchmetrics", "pydantic", "yaml", "numpy", "scipy", "pyarrow", "tokenizers",
           "filelock", "tqdm", "matplotlib", "plotly")  # fmt: skip
 # Two items use transformers and flash_attn; the others belong to commands that are not tried here.
-OPTIONAL = ("transformers", "flash_attn", "datasets", "pandas", "tensorboard", "safetensors", "shtab")
+OPTIONAL = ("transformers", "flash_attn", "datasets", "pandas", "tensorboard", "safetensors")
 MISSING = [name for name in (*NEEDED, *OPTIONAL) if importlib.util.find_spec(name) is None]
 if NEEDED_HERE := [name for name in NEEDED if name in MISSING]:
     print(f"missing: {', '.join(NEEDED_HERE)}; without a network, bring wheels that `pip download` fetched")

@@ -11,6 +11,7 @@ Nothing is computed again: run `scripts/results.py` to measure more.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +20,11 @@ import numpy as np
 
 import results
 from board.correlation import correlation_figure, correlations
-from board.measured import DASH, REFERENCE, SHOWN, Measured, curves, read_measured, table
+from board.measured import DASH, LEARNED, REFERENCE, SHOWN, Measured, curves, read_measured, table
+from board.pairs import starts_table
 from board.questions import QUESTIONS, question_files
-from board.ranking import LEARNED, ranking
+from board.ranking import ranking
+from results import Study
 from zoo.comparison.effective_length import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.files import atomic_write
@@ -36,9 +39,33 @@ FURTHER = {
     "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
 }
 """Measures that have a table of their own in a study of a task."""
-SHORT = ("text 1x", "text 4x", "text 32x", "max_index 4x", "flip_flop 4x", "selective_copy 4x",
-         "associative_recall 4x", "step time")  # fmt: skip
+SHORT = ("text 1x", "text 4x", "text 32x", "flip_flop 4x", "selective_copy 4x", "associative_recall 4x",
+         "parameters", "step time")  # fmt: skip
 """The columns of the table in the README."""
+NOTES = {
+    "max_index": """\
+The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
+64 positions, and the median is index 12. The task tests attention to one of many equal maxima, not reach.
+A symmetric bias cannot tell the first from the last. `alibi` therefore has its `one_sided` form here.
+`kerple` and `sandwich` had their symmetric form and could not learn the task; they are to be measured again
+in a one-sided one. `deberta` has 82 % more parameters than `none`.""",
+    "flip_flop": """\
+The answer was last written or read 4 instructions back in the median, and more than 11 back in 8.5 % of the
+cases: the task tests recall of a recent value, not reach.""",
+    "associative_recall": """\
+A model that knows both values and not their keys has both right in half of the cases, and 0.78 of the
+tokens.""",
+    "masked_text": "`deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.",
+    "text": """\
+Three seeds leave two degrees of freedom: an interval over seeds is 4.3 standard errors wide on each side.
+`fixed_targets` has 200 tokens of one document, the only one of 8,192 tokens. Its values and the effective
+lengths in its table say little; the leaderboard takes the effective length from `sliding`. The models differ
+in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path` 3 %.""",
+}
+"""Limits of a study, on its page."""
+START = """\
+"Did not learn" holds for one start: `model.init_std: 0.02`, at width 64. From a start scaled to the width
+(1/√64) other encodings learn: [examples](leaderboard.md#the-start). The tasks are being measured again."""
 
 
 def study_files(one: Measured) -> dict[str, bytes]:
@@ -53,6 +80,7 @@ def study_files(one: Measured) -> dict[str, bytes]:
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
         f"([study](../../scripts/studies), [measurements](../../scripts/results/{name}/measurements)).",
     ]
+    parts += [note for note in (NOTES.get(name), START * one.is_task) if note]
     if figures:
         parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
     if rest := sorted(one.study.encodings.keys() - set(one.seeds)):
@@ -108,46 +136,107 @@ def means_table(one: Measured, measure: str) -> str:
 LEGEND = f"""\
 Tasks: accuracy, and in brackets the share of the tokens of an answer that are right, given those before.
 Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
-1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
-complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
-length of text up to which the loss under `fixed_targets` rises by at most {NATS_LOST:g} nats; few documents
-are that long. Step time and memory are those of a training step relative to `none`. `drope`, whose schedule
-begins with the checkpoint of another encoding, is trained without positions from the start here: it differs
-from `none` beyond 1x only.
+1x, 4x and 32x are multiples of the trained length. Parameters, step time and memory are relative to `none`:
+parameters of the model of text, in brackets of the tasks'; time and memory of a training step. `deberta` has
+20 % more parameters on text and 49 % more on the tasks, `path` 3 and 9 %, `transformer_xl` 5 and 8 %. No
+control has as many, so a small lead of theirs may come from the size.
 
-Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
-a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings
-that cannot be used at that length, and the ones that did not learn the task (less than {LEARNED:g} at 1x).
-Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages of the
-studies do not decide an order."""
-CORRELATION = """\
-Spearman's rank correlation over encodings between the loss on text (negated, at 4x) and the accuracy of
-each task (at 4x; in shares of tokens where answers have several), with a 95 % interval by bootstrap over
-encodings."""
+`max_index` is a task for encoders, and does not count for the order. It tests attention to one of many equal
+maxima, not reach, and `alibi` has a one-sided form there that `kerple` and `sandwich` did not have
+([limits](max_index.md)).
+
+`drope` has no row. DroPE begins with the checkpoint of another encoding; trained from the start it is `none`
+with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE.
+
+Order: the mean of the relative ranks in those columns of decoders at 4x in which at least half of the
+encodings have a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the
+encodings that cannot be used at that length, and the ones that did not learn the task (less than {LEARNED:g}
+at 1x). Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages of
+the studies do not decide an order.
+
+Limits of the order: the threshold of {LEARNED:g} means little. In `associative_recall` a model that knows the
+values without their keys has 0.78 of the tokens, in `flip_flop` a guess has 0.5. At 4x most values in `copy`,
+`reverse`, `sort` and `associative_recall` are below those of a strategy that does not do the task, such as
+saying the last symbol again: there the order is one of noise."""
+OF_TEXT = """\
+Effective length: the longest tested length up to which the loss under `sliding` rises by at most {nats:g}
+nats per token, over {targets:,} targets in {documents} documents; where seeds differ, each of them in
+brackets. `repeats`: bits per byte of tokens that complete a rare bigram seen farther back than the trained
+length, less those of a bigram seen nearer, both in one window of {window:,} tokens, with the 95 % interval
+over seeds. {far:,} targets are beyond the trained length, {last} of them in the last octave, {near:,}
+within. The targets of the two sides differ, so only differences between encodings have a meaning, and most
+intervals overlap. Neither column counts for the order."""
+STARTS = """\
+The tables show models whose weights start with a standard deviation of 0.02 (`model.init_std`), at any width.
+At width 64, that of the tasks, this start decides what is learned in the given steps. These encodings start
+from 1/√64 = 0.125 instead, with nothing else changed. Accuracy at 1, 2, 4 and 8 times the trained length, one
+seed each:"""
+AGAIN = """\
+Every statement that an encoding did not learn a task, and every place, is one about the start of 0.02. The
+tasks are being measured again. On text another start changed little for `none` in 175 steps; the others were
+not tried."""
+CORRELATION = f"""\
+Spearman's rank correlation over encodings between two changes from the trained length to 4 times it: of the
+loss on text (as a multiple, negated), and of the score in a task (as a share; in shares of tokens where
+answers have several). Changes are correlated, because a model that did not learn a task has a score at 4x
+all the same. "Learned": only encodings with at least {LEARNED:g} at 1x. The 95 % interval is by bootstrap
+over families, a wrapper in the family of the encoding it is built around. There are five families, so it is
+rough; it is not corrected for the number of correlations."""
 
 
-def leaderboard_files(found: Sequence[Measured]) -> dict[str, bytes]:
+def legend(text: Measured | None) -> str:
+    """What the columns and the order mean."""
+    if text is None:
+        return LEGEND
+    sliding, repeats = (
+        text.measured(REFERENCE, name, "bits_per_byte").query(f"seed == {text.seeds[0]}")
+        for name in ("sliding", "repeats")
+    )
+    counts = repeats.set_index("length")["tokens"].astype(int)
+    beyond = counts[counts.index > text.trained]
+    return LEGEND + "\n\n" + OF_TEXT.format(
+        nats=NATS_LOST, targets=int(sliding["tokens"].iloc[0]), documents=int(sliding["documents"].iloc[0]),
+        window=json.loads(repeats.iloc[0]["parameters"])["window"],
+        far=beyond.sum(), last=beyond.iloc[-1], near=counts.sum() - beyond.sum(),
+    )  # fmt: skip
+
+
+def leaderboard_files(found: Sequence[Measured], studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
     """The page of all encodings and its figures, by file name."""
     board = ranking(found)
     seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
+    text = [one for one in found if one.study.name == "text"]
+    tasks = [one for one in found if one.is_task and one.kind == "decoder"]
     links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
     parts = [
         "# Leaderboard",
         "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"
-        "how encodings fail beyond the trained length, not which one a large model should use.",
+        "how encodings fail beyond the trained length, not which one a large model should use. The places\n"
+        "are provisional: which tasks a model learns depends on [the start of its weights](#the-start), and\n"
+        "the seeds do not separate most neighbouring places. On text the failures beyond the trained length\n"
+        "are several times smaller than published ones, probably because such small models use few distant\n"
+        "tokens.",
         "![Each encoding at 4 times the trained length, coloured by rank](leaderboard.png)",
         "The figure has the columns that are ranked, yellow for the best. A dash: not learned, or not\n"
         "possible at this length. Empty: not measured.",
         board.table(),
-        LEGEND,
+        legend(text[0] if text else None),
         f"Seeds: {seeds}.",
         "The ten most used encodings, and tasks by whole answers:",
         board.short_table(SHOWN, SHORT),
     ]
+    named = {study.name: study for study in studies}
+    starts = [
+        f"{one.study.name}:\n\n{made}"
+        for one in tasks
+        if (other := named.get(f"{one.study.name}_start"))
+        and (made := starts_table(other, one.study, stored))
+    ]
+    if starts:
+        parts += ["## The start", STARTS, *starts, AGAIN]
     files = {"leaderboard.png": board.figure()}
-    text, tasks = [one for one in found if one.study.name == "text"], [one for one in found if one.is_task]
     if text and tasks:
-        figure = "![Loss on text and score of each task](text_and_tasks.png)"
+        figure = "![Change of the loss on text and of the score of each task](text_and_tasks.png)"
         parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, correlations(*text, tasks)]
         files["text_and_tasks.png"] = correlation_figure(*text, tasks)
     parts += ["## Studies", "\n".join(links)]
@@ -166,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     out, stored = options.out.resolve(), options.stored.resolve()
     studies = results.read_studies(results.STUDIES)
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
-    files = leaderboard_files(found)
+    files = leaderboard_files(found, studies, stored)
     for one in found:
         files |= study_files(one)
     for name in QUESTIONS:

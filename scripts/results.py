@@ -6,9 +6,10 @@
     python scripts/results.py --study flip_flop --unpack DIR  # run folders for `zoo compare DIR/*`
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
-is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. When an entry is
-complete, it is stored as `scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is
-deleted. Stored entries are skipped: delete a file to measure the entry again.
+is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. A study with a
+grid has an entry for each setting of the grid. When an entry is complete, it is stored as
+`scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is deleted. Stored entries are
+skipped: delete a file to measure the entry again.
 
 SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
 Several queues may share a results folder: a lock keeps two of them off the same entry.
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import platform
@@ -74,6 +76,7 @@ class Study:
         encodings: for each seed `all`, or the names of encodings.
         lengths, protocols: of the evaluation.
         set: further `key=value` changes of the recipe.
+        grid: for keys of the recipe the values to try: every entry is measured in every combination.
         options: for an encoding whose defaults are not enough, its options. With a `name` among them they
             are a further encoding of the study: that one with these options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
@@ -88,14 +91,15 @@ class Study:
     lengths: list[int]
     protocols: list[str]
     set: list[str] = field(default_factory=list)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
 
-    def recipe(self, encoding: str, seed: int) -> Recipe:
-        """The resolved recipe of an entry."""
+    def recipe(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> Recipe:
+        """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
         spec = {"name": encoding, **self.options.get(encoding, {})}
         own = {
             "model.encoding": spec,
@@ -105,7 +109,12 @@ class Study:
             "evaluate.lengths": self.lengths,
             "evaluate.protocols": self.protocols,
         }
-        sets = [*self.set, *COMPUTED, *(f"{key}={to_yaml_line(value)}" for key, value in own.items())]
+        sets = [
+            *self.set,
+            *setting,
+            *COMPUTED,
+            *(f"{key}={to_yaml_line(value)}" for key, value in own.items()),
+        ]
         return read_recipe(ROOT / self.base, sets)
 
     def entries(self, out: Path) -> list[Entry]:
@@ -115,9 +124,10 @@ class Study:
         every = {name: registry.encodings.describe(name) for name in registry.encodings.names()}
         trained = [name for name, about in every.items() if getattr(about, kind) and not about.replaces]
         trained += [name for name, options in self.options.items() if "name" in options]
+        settings = itertools.product(*([f"{key}={v}" for v in values] for key, values in self.grid.items()))
         return [
-            Entry(self, encoding, seed, out)
-            for seed, wanted in self.encodings.items()
+            Entry(self, encoding, seed, out, setting)
+            for (seed, wanted), setting in itertools.product(self.encodings.items(), settings)
             for encoding in trained
             if wanted == "all" or encoding in wanted
         ]
@@ -125,16 +135,19 @@ class Study:
 
 @dataclass(frozen=True)
 class Entry:
-    """One encoding of a study with one seed, whether it is measured yet or not."""
+    """One encoding of a study with one seed and setting, whether it is measured yet or not."""
 
     study: Study
     encoding: str
     seed: int
     out: Path
+    setting: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        return f"{self.encoding}_seed{self.seed}"
+        pairs = (change.partition("=") for change in self.setting)
+        values = [key.rpartition(".")[2] + value for key, _, value in pairs]
+        return "_".join([self.encoding, *values, f"seed{self.seed}"])
 
     @property
     def file(self) -> Path:
@@ -198,7 +211,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
 
     Returns: the content of its file.
     """
-    recipe = entry.study.recipe(entry.encoding, entry.seed)
+    recipe = entry.study.recipe(entry.encoding, entry.seed, entry.setting)
     folder = RUNS / entry.study.name / entry.name
     shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
     torch.set_num_threads(entry.study.threads)

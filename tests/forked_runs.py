@@ -30,7 +30,7 @@ import zoo.training.finish
 import zoo.training.fit
 from zoo import cli, registry
 from zoo.tasks.language_modelling import LanguageModelling
-from zoo.tasks.max_index import MaxIndex
+from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
 
 
@@ -69,7 +69,7 @@ def halts(where, step, mark):
         here(Task, "training_step", of_step)
         return
     if where == "validation":
-        for kind in (LanguageModelling, MaxIndex):
+        for kind in (LanguageModelling, MaxIndexTask):
             here(kind, "validation_step", lambda task, batch, index: of_step(task) and index > 0)
         return
     here(Task, "training_step", lambda task, *given: of_step(task) and False)

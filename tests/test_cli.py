@@ -1,4 +1,4 @@
-"""The command line: exit codes, one message for wrong input, arguments, signals, completion and lists."""
+"""The command line: exit codes, one message for wrong input, arguments, signals and lists."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys):
 
 def test_wrong_arguments_are_exit_2(workplace, verbs):
     for command in (
-        "evaluate", "nosuch", "completion", "completion csh", "evaluate x --lengths 64,x",
+        "evaluate", "nosuch", "evaluate x --lengths 64,x",
         "evaluate x --lengths 0", "evaluate x --protocol ,", "fit --rec recipes/small.yaml",
     ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
@@ -189,53 +189,6 @@ def test_dir_shows_the_api_before_any_of_it_is_imported():
         "assert 'import_module' not in dir(zoo)\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], env=_environment(), check=True, timeout=120)
-
-
-# Completion
-
-COMPLETE = r"""
-eval "$(cat)"
-COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-function=$(complete -p zoo | sed 's/.*-F \([^ ]*\).*/\1/')
-$function zoo "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-printf '%s\n' "${COMPREPLY[@]}"
-"""
-
-
-COMPLETIONS = {
-    "ev": ["evaluate"],
-    "co": ["compare", "completion"],
-    "fit --re": ["--recipe", "--resume"],
-    "fit recipes/s": ["recipes/small.yaml"],
-    "fit --recipe recipes/": ["recipes/small.yaml", "recipes/wrong.yaml"],
-    "sweep rec": ["recipes"],
-    "fit --resume ": ["auto"],
-    "list r": ["recipes", "runs"],
-    "evaluate runs/": ["runs/one"],
-    "compare --diff runs/o": ["runs/one"],
-    "completion ": ["bash", "fish", "zsh"],
-}
-
-
-def test_bash_completes(workplace, capsys):
-    (workplace / "runs/one").mkdir(parents=True)
-    (workplace / "recipes/notes.txt").touch()
-    assert cli.main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    found = {}
-    for typed in COMPLETIONS:
-        command = ["bash", "-c", COMPLETE, "bash", "zoo", *typed.split(" ")]
-        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
-        found[typed] = sorted(done.stdout.split())
-    assert found == COMPLETIONS
-
-
-def test_other_shells_have_every_verb_and_option(capsys):
-    for shell in ("zsh", "fish"):
-        assert cli.main(["completion", shell]) == 0
-        script = capsys.readouterr().out
-        for word in (*VERBS, "print-commands", "protocol", "resume", "version", "*.yaml"):
-            assert word in script, (shell, word)
 
 
 def test_a_terminal_shows_that_it_waits_and_a_log_does_not(monkeypatch, capsys):
@@ -313,21 +266,6 @@ def test_sigterm_is_ctrl_c_and_handlers_are_restored(workplace, verbs, capsys, v
     assert cli.main(arguments[verb]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_a_signal_during_an_import_ends_the_process(monkeypatch):
-    def frames(*files):
-        frame = None
-        for file in files:
-            frame = types.SimpleNamespace(f_code=types.SimpleNamespace(co_filename=file), f_back=frame)
-        return frame
-
-    monkeypatch.setattr(os, "_exit", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        cli._interrupt(signal.SIGINT, frames("cli.py", "<frozen importlib._bootstrap>", "numpy/__init__.py"))
-    assert ended.value.code == 130
-    with pytest.raises(KeyboardInterrupt):
-        cli._interrupt(signal.SIGTERM, frames("cli.py", "fit.py"))
 
 
 def test_the_text_of_an_interruption_is_reported_instead(workplace, verbs, capsys):

@@ -73,7 +73,6 @@ def test_help_imports_nothing_heavy(tmp_path):
         *(([verb, "--help"], 0) for verb in VERBS),
         ([], 0),
         (["evaluate", "no_such"], 2),
-        (["completion", "bash"], 0),
     ]
     given = [json.dumps([command for command, _ in commands]), json.dumps(sorted(HEAVY))]
     done = subprocess.run(

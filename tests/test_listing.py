@@ -65,7 +65,7 @@ def test_a_name_of_any_kind_is_explained_in_80_columns(capsys):
     for name, parts in {
         "copy": ("num_symbols: whole number = 10", "number of different symbols."),
         "adamw": ("betas: list of number = [0.9, 0.95]", "decay rates of the two moments."),
-        "hub": ("id: text", "a larger dataset is streamed"),
+        "hub": ("id: text", "the one split to read, or a slice"),
         "rope": ("    layout: half | interleaved = half", "as in GPT-NeoX"),
     }.items():
         assert cli.main(["list", name]) == 0

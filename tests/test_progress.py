@@ -48,10 +48,10 @@ def test_a_terminal_gets_one_line_that_is_redrawn(capsys, monkeypatch):
     assert "2/2" in drawn and drawn.count("\n") == 1
 
 
-@pytest.mark.parametrize("columns", [0, 80])
-def test_a_bar_shows_however_wide_the_terminal_says_it_is(monkeypatch, columns):
+@pytest.mark.parametrize(("rows", "columns"), [(0, 0), (24, 0), (24, 80)])
+def test_a_bar_shows_whatever_size_the_terminal_says_it_has(monkeypatch, rows, columns):
     leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     with open(follower, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with progress_bar(2, "about", "step") as bar:

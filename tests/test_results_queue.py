@@ -75,6 +75,17 @@ def kill_in_training(metrics, process, number):
     os.kill(process, number)
 
 
+def test_a_grid_has_an_entry_for_each_setting(queue, here):
+    assert queue(grid={"optimizer.lr": ["1e-3", 0.01], "model.init_std": ["auto"]}, after_training={}) == 0
+    stored = {file.stem: json.loads(file.read_text()) for file in (here / "out").rglob("*.json")}
+    assert {name: one["recipe"]["optimizer"]["lr"] for name, one in stored.items()} == {
+        f"{encoding}_init_stdauto_lr{lr}_seed0": float(lr)
+        for encoding in ("t5", "rope")
+        for lr in ("1e-3", "0.01")
+    }
+    assert {one["recipe"]["model"]["init_std"] for one in stored.values()} == {"auto"}
+
+
 def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert queue(accelerator="gpu") == 0

@@ -10,7 +10,6 @@ import errno
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
@@ -25,8 +24,6 @@ OUT_OF_MEMORY = (
 )
 UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of a path that the user gave."""
-REPORT_SECONDS = 3.0
-"""Time that the first process has to report an error that all processes meet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,13 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; during an import, where native code may lose it, end the process at once."""
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            if is_first_process():
-                os.write(2, b"interrupted\n")  # a handler may run in the middle of another print
-            os._exit(INTERRUPTED)
-        frame = frame.f_back
     raise KeyboardInterrupt
 
 
@@ -102,11 +92,6 @@ def _advice(error: Exception) -> str | None:
 def _ended(message: object, code: int, error: BaseException | None = None) -> int:
     """Print a message with the notes of its error."""
     _ignore_signals()
-    if not is_first_process():
-        # The first process mostly reports the same, and the launcher then ends this one.
-        if may_set_handlers():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(REPORT_SECONDS)
     print(". ".join([str(message), *getattr(error, "__notes__", ())]), file=sys.stderr)
     return code
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from zoo.errors import printable
 from zoo.launch.ranks import is_first_process
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def show_all() -> None:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Aligned columns; on a terminal the last one goes on below where it is too long."""
-    rows = [header, *([printable(cell) for cell in row] for row in rows)]
+    rows = [header, *rows]
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(header) - 1)]
     terminal, lines = sys.stdout.isatty(), []
     room = max(30, shutil.get_terminal_size().columns - sum(widths))
@@ -49,10 +48,15 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def shows_progress() -> bool:
+    """Whether this is the first process, and stderr a terminal."""
+    return is_first_process() and sys.stderr is not None and sys.stderr.isatty()
+
+
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Shows on a terminal what the block waits for, until it ends; writes nothing to a log or a pipe."""
-    if not (is_first_process() and sys.stderr is not None and sys.stderr.isatty()):
+    if not shows_progress():
         yield
         return
     print(f"{what} ...", end="", file=sys.stderr, flush=True)
@@ -77,6 +81,13 @@ class Lines:
         self.stream.flush()
 
 
+def _has_size(terminal: TextIO) -> bool:
+    try:
+        return all(os.get_terminal_size(terminal.fileno()))
+    except OSError:  # it has no descriptor
+        return False
+
+
 def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
     """A bar on stderr; outside a terminal or notebook, a line every 15 seconds. `options` are
     those of `tqdm`."""
@@ -87,11 +98,18 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         layout["mininterval"] = 0.5  # each state is a message to the browser
     elif not sys.stderr.isatty():
         pause = SECONDS_BETWEEN_LINES
-        layout |= {"file": Lines(sys.stderr), "mininterval": pause, "delay": pause}
+        layout |= {"file": Lines(sys.stderr), "mininterval": pause, "delay": pause, "position": 0}
         options["leave"] = False
     else:
-        layout |= {"dynamic_ncols": True, "ncols": None}
+        # Pseudo-terminals of containers and CI have no size, and tqdm draws nothing on 0 rows.
+        layout |= {"dynamic_ncols": True, "ncols": None} if _has_size(sys.stderr) else {"nrows": 24}
     return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
+
+
+def byte_bar(about: str) -> tqdm:
+    """A bar over the bytes of a text, which the first process alone shows, and removes at the end."""
+    options = {"unit_scale": True, "unit_divisor": 1024, "leave": False, "disable": not is_first_process()}
+    return progress_bar(None, about, "B", **options)
 
 
 def duration(seconds: float) -> str:

@@ -17,10 +17,10 @@ from zoo.registry import register
 
 @register.optimizer("adamw")
 class AdamW(torch.optim.AdamW):
-    """AdamW, with weight decay on the weights of linear layers and embeddings.
+    """AdamW, with weight decay on the matrices of linear maps and on the token embedding.
 
     Args:
-        weight_decay: weight decay of the weights of linear layers and embeddings.
+        weight_decay: weight decay of the matrices of linear maps and of the token embedding.
         betas: decay rates of the two moments.
         eps: added to the root of the second moment.
     """
@@ -41,12 +41,12 @@ class AdamW(torch.optim.AdamW):
 
 @register.optimizer("muon")
 class Muon(torch.optim.Optimizer):
-    """Muon (torch's own) for the weights of linear layers and embeddings, AdamW for all other parameters.
+    """Muon (torch's own) for the matrices of linear maps and the token embedding, AdamW for all others.
 
     Both have the same learning rate. Updates of Muon are scaled to the RMS of AdamW's.
 
     Args:
-        weight_decay: weight decay of the weights of linear layers and embeddings.
+        weight_decay: weight decay of the matrices of linear maps and of the token embedding.
         momentum: of Muon.
         betas: decay rates of AdamW's two moments.
         eps: added to the root of AdamW's second moment.
@@ -102,9 +102,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module, precision: str) -> torch.optim.Optimizer:
-    """Build the optimizer of a recipe. Weight decay is for the weights of linear layers and embeddings.
+    """Build the optimizer of a recipe. Weight decay is for `weight_matrices`.
 
-    Phases, slopes, biases, scales and tables of biases are not decayed.
+    Vectors (phases, slopes, biases, scales) and an encoding's tables by position, distance or bucket are not
+    decayed.
 
     Raises:
         InputError: it refuses its options, or has no fused kernel and `config.fused` is true.
@@ -126,10 +127,12 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module, precision: str) -
 
 
 def weight_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
-    """The weights of linear layers and embeddings, and parameters that an encoding declares to be such."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
+    """The matrices of linear maps, those that an encoding declares among them, and the token embedding."""
+    for name, module in model.named_modules():
+        # The embedding of an encoding is a table by position or distance.
+        embedding = isinstance(module, nn.Embedding) and not name.startswith("encoding.")
+        if isinstance(module, nn.Linear) or embedding:
             yield module.weight
-        for name in getattr(module, "weight_matrices", ()):
-            if (weight := getattr(module, name)) is not None:
+        for own in getattr(module, "weight_matrices", ()):
+            if (weight := getattr(module, own)) is not None:
                 yield weight

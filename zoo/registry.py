@@ -9,7 +9,6 @@ the kind is first used. The options of a class are the typed keywords of its con
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -230,12 +229,9 @@ class _Register:
 
 register = _Register()
 
-_digests: dict[Path, str] = {}
-"""The content of each plugin file when it was imported."""
-
 
 def load_plugin(path: str | Path) -> list[Description]:
-    """Import a Python file and give the classes that it registers; a file that is unchanged is imported once.
+    """Import a Python file, once in a process, and give the classes that it registers.
 
     Raises:
         InputError: the file cannot be imported, registers nothing, or a name is taken or not valid.
@@ -243,14 +239,9 @@ def load_plugin(path: str | Path) -> list[Description]:
     path = Path(path).resolve()
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{path}: {'no such file' if path.suffix == '.py' else 'a plugin is a Python file'}")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if not _registered_in(path) or _digests.get(path, digest) != digest:
+    if not _registered_in(path):
         with _undone_on_error():
-            for kind in KINDS.values():
-                for one in _registered_in(path):
-                    kind.entries.pop(one.name, None)
             _import_file(path)
-    _digests[path] = digest
     found = _registered_in(path)
     if not found:
         raise InputError(f'{path}:1: no class here is decorated with @zoo.register("NAME")')

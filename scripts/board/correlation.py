@@ -1,43 +1,58 @@
-"""Does the loss on text predict the score in a task? Rank correlation over encodings."""
+"""Does the change of the loss on text predict that of the score in a task? Rank correlations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from board.measured import DASH, SHOWN, Measured, png, table
+from board.measured import DASH, LEARNED, SHOWN, Measured, png, table
+from zoo import registry
 from zoo.figures.style import RC, styles
 
 BOOTSTRAP = 2000
 
 
 def pairs_of(text: Measured, task: Measured, protocol: str | None = None) -> dict[str, tuple[float, float]]:
-    """The loss on text and the score in a task, both at 4 times the trained length, of each encoding that
-    has both."""
-    both = {
-        name: (text.at(name, 4, protocol), task.at(name, 4)) for name in dict.fromkeys(text.names.values())
-    }
-    return {
-        name: (a["mean"], b[task.measure]) for name, (a, b) in both.items() if a is not None and b is not None
-    }
+    """The loss on text and the score in a task of each encoding that has both, each at 4 times the trained
+    length as a multiple of that at the trained length."""
+    pairs = {}
+    for name in dict.fromkeys(text.names.values()):
+        loss = [text.at(name, factor, protocol) for factor in (1, 4)]
+        score = [task.at(name, factor) for factor in (1, 4)]
+        if all(one is not None for one in (*loss, *score)):
+            near, far = (one[task.measure] for one in score)
+            pairs[name] = loss[1]["mean"] / loss[0]["mean"], far / near
+    return pairs
 
 
 def correlations(text: Measured, tasks: Sequence[Measured]) -> str:
-    """Spearman's rank correlation over encodings between each text protocol and each task, with a 95 %
-    interval by bootstrap over encodings."""
-    protocols = [name for name in text.study.protocols if name != "repeats"]
-    rows = [
-        [protocol, *(_correlation(np.array([*pairs_of(text, task, protocol).values()])) for task in tasks)]
-        for protocol in protocols
-    ]
-    return table(["protocol", *(one.study.name for one in tasks)], rows)
+    """Spearman's rank correlation over encodings between the changes on text and in each task, over all
+    encodings and over those that learned the task, with a 95 % interval by bootstrap over families."""
+    rows = []
+    for protocol in ("nonoverlapping", "sliding"):  # `fixed_targets` has one document
+        for learned in (False, True):
+            cells = [protocol, "learned" if learned else "all"]
+            for task in tasks:
+                pairs = pairs_of(text, task, protocol)
+                if learned:
+                    able = (name for name in pairs if task.at(name, 1)[task.measure] >= LEARNED)
+                    pairs = {name: pairs[name] for name in able}
+                cells.append(_correlation(pairs, {name: family(text, name) for name in pairs}))
+            rows.append(cells)
+    return table(["protocol", "encodings", *(one.study.name for one in tasks)], rows)
+
+
+def family(one: Measured, name: str) -> str:
+    """The family of an encoding, or of the one that it is built around in this study."""
+    options = one.study.options.get(name, {})
+    return registry.encodings.describe(options.get("of") or [*options.get("pattern", ()), name][0]).family
 
 
 def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
-    """Loss on text and score of each task, a point for each encoding, as PNG."""
+    """The changes of the loss on text and of the score of each task, a point for each encoding, as PNG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -57,20 +72,30 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
                 if name in SHOWN:
                     axes.annotate(name, point, (2, 2), textcoords="offset points", fontsize=6)
             axes.set_title(task.study.name)
-            axes.set_ylim(-0.03, 1.03)
-        figure.supxlabel("text at 4x: bits per byte", fontsize=8)
-        figure.supylabel("task at 4x", fontsize=8)
+            axes.set_ylim(-0.03, 1.13)
+        figure.supxlabel("loss on text at 4x as a multiple of that at 1x", fontsize=8)
+        figure.supylabel("score at 4x / score at 1x", fontsize=8)
         return png(figure)
 
 
-def _correlation(pairs: np.ndarray) -> str:
+def _correlation(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> str:
     if len(pairs) < 5:
         return DASH
-    pairs = pairs * (-1, 1)  # a smaller loss is better
+    low, high = interval(pairs, families)
+    value = spearman(np.array([*pairs.values()]) * (-1, 1))  # a smaller loss is better
+    return f"{value:.2f} ({low:.2f} to {high:.2f}), {len(pairs)} encodings"
+
+
+def interval(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> tuple[float, float]:
+    """The 95 % interval of the correlation: families are drawn with replacement, each with all its encodings,
+    because those of a family behave alike."""
+    groups = [np.array([pairs[name] for name in pairs if families[name] == one]) * (-1, 1)
+              for one in sorted(set(families.values()))]  # fmt: skip
     rng = np.random.default_rng(0)
-    drawn = [spearman(pairs[rng.integers(0, len(pairs), len(pairs))]) for _ in range(BOOTSTRAP)]
+    picks = rng.integers(0, len(groups), (BOOTSTRAP, len(groups)))
+    drawn = [spearman(np.concatenate([groups[index] for index in pick])) for pick in picks]
     low, high = np.nanquantile(drawn, (0.025, 0.975))
-    return f"{spearman(pairs):.2f} ({low:.2f} to {high:.2f}), {len(pairs)} encodings"
+    return float(low), float(high)
 
 
 def spearman(pairs: np.ndarray) -> float:

@@ -24,6 +24,11 @@ from zoo.runs.card import read_card
 REFERENCE = "rope"
 SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire", "fox", "cope")
 """The encodings in the figure of a study; its tables have all."""
+LEFT_OUT = frozenset({"drope"})
+"""Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is
+`none` with scaled logits beyond the trained length. `scripts/results/drope` has the comparison."""
+LEARNED = 0.8
+"""An encoding with a smaller score at the trained length has not learned the task."""
 DASH = "–"
 
 
@@ -73,6 +78,20 @@ class Measured:
     def trained(self) -> int:
         return int(self.report.summary["train_length"].min())
 
+    @cached_property
+    def kind(self) -> str:
+        """`decoder` or `encoder`."""
+        return self.study.recipe("none", 0).model.kind
+
+    @cached_property
+    def parameters(self) -> dict[str, int]:
+        """The number of parameters of each encoding's model."""
+        first = self.report.results.rows.drop_duplicates("encoding")
+        return {
+            self.names[label]: self.report.results.runs[run].card["parameters"]["total"]
+            for label, run in zip(first["encoding"], first["run"], strict=True)
+        }
+
     @property
     def is_task(self) -> bool:
         return self.report.summary.iloc[0]["measure"] == "accuracy"
@@ -104,6 +123,13 @@ class Measured:
         wanted = protocol or table.iloc[0]["protocol"]
         return table[(table["name"] == name) & (table["protocol"] == wanted)]
 
+    def measured(self, name: str, protocol: str, measure: str) -> pd.DataFrame:
+        """The measured rows of an encoding, one for each seed and length; their indices are those of the
+        scores of documents."""
+        rows = self.report.results.rows
+        names = rows["encoding"].map(self.names)
+        return rows[(names == name) & (rows["protocol"] == protocol) & (rows["measure"] == measure)]
+
     def at(self, name: str, factor: int, protocol: str | None = None) -> pd.Series | None:
         """The row at `factor` times the trained length; None if there is no value."""
         rows = self.rows(name, protocol)
@@ -113,9 +139,8 @@ class Measured:
     def why_not(self, name: str, factor: int) -> str:
         """The reason why there is no value."""
         if name not in self.names.values():
-            kind = self.study.recipe("none", 0).model.kind
-            able = getattr(registry.encodings.describe(name), kind)
-            return "not measured yet" if able else f"not for {kind}s"
+            able = getattr(registry.encodings.describe(name), self.kind)
+            return "not measured yet" if able else f"not for {self.kind}s"
         rows = self.rows(name)
         notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
         return notes.iloc[0] if len(notes) else "not measured"
@@ -123,7 +148,8 @@ class Measured:
 
 def read_measured(study: Study, stored: Path) -> Measured | None:
     """A study as far as it is stored; None while fewer than two encodings are."""
-    entries = compared(every := study.entries(stored))
+    every = [entry for entry in study.entries(stored) if entry.encoding not in LEFT_OUT]
+    entries = compared(every)
     if len({entry.encoding for entry in entries}) < 2:
         return None
     with run_folders(entries, changed=False) as runs:

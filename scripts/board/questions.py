@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from board.measured import compared, curves, run_folders
+from board.pairs import differences_table
 from results import Study
 from zoo.reports.report import build
 from zoo.reports.text import markdown
@@ -20,6 +21,7 @@ class Question:
         studies: their names.
         protocols: of those of the studies; none: all.
         changed: whether the evaluations of a checkpoint with a changed encoding are shown too.
+        against: studies with the same encodings and another setting; the page has the differences to them.
     """
 
     text: str
@@ -27,8 +29,12 @@ class Question:
     encodings: Sequence[str]
     protocols: Sequence[str] = ()
     changed: bool = False
+    against: Sequence[str] = ()
 
 
+AGAINST = """\
+Paired over seeds and documents or examples, with the 95 % interval over both. Each model was trained with its
+setting, so that a difference at the trained length is an effect on training."""
 ROPES = ("rope", "rope_clipped", "p_rope", "none")
 QUESTIONS = {
     "t5_and_fire": Question(
@@ -41,7 +47,7 @@ QUESTIONS = {
     ),
     "far_context": Question(
         "Does ALiBi use far context?",
-        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["fixed_targets", "repeats"],
+        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["sliding", "repeats"],
     ),
     "far_recall": Question(
         "Does ALiBi use far context? Associative recall",
@@ -49,11 +55,13 @@ QUESTIONS = {
     ),
     "rope": Question("Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True),
     "rope_log_n": Question(
-        "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True
+        "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True,
+        against=["text", "text_rope"],
     ),
     "rope_flip_flop": Question("Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES),
     "rope_flip_flop_log_n": Question(
-        "Why does RoPE fail? Flip-flop, logits times log n", ["flip_flop_log_n"], ROPES
+        "Why does RoPE fail? Flip-flop, logits times log n", ["flip_flop_log_n"], ROPES,
+        against=["flip_flop", "flip_flop_rope"],
     ),
 }  # fmt: skip
 
@@ -74,5 +82,12 @@ def question_files(name: str, studies: Sequence[Study], stored: Path) -> dict[st
     with run_folders(entries, question.changed) as runs:
         report = build([*runs], protocols=question.protocols or None)
         tables = markdown(report).partition("\n")[2].strip()
+    if question.against:
+        named = {study.name: study for study in studies}
+        (own,), others = ([named[one] for one in names] for names in (question.studies, question.against))
+        made = differences_table(own, others, own.protocols[0], stored)
+        tables += f"\n\n## Difference to the same encodings without the change\n\n{AGAINST}\n\n{made}" * bool(
+            made
+        )
     page = f"# {question.text}\n\n![Values by length in tokens](question_{name}.png)\n\n{tables}\n"
     return curves(f"question_{name}", report.summary) | {f"question_{name}.md": page.encode()}

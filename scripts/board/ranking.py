@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from board.measured import DASH, Measured, png, table
+from board.measured import DASH, LEARNED, Measured, png, table
 from zoo import registry
+from zoo.comparison.effective_length import NATS_LOST
 from zoo.comparison.formatting import number, signed
+from zoo.evaluation.interval import interval_of_mean
 from zoo.figures.style import RC
 
 COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
-LEARNED = 0.8
-"""An encoding with a smaller score at the trained length has not learned the task."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Ranking:
 
 
 def ranking(found: Sequence[Measured]) -> Ranking:
-    """The order is that of the mean relative ranks over the columns in which at least half of the encodings
-    have a value."""
+    """The order is that of the mean relative ranks over the columns of decoders in which at least half of the
+    encodings have a value."""
     every = (name for one in found for name in one.names.values())
     names = [*dict.fromkeys(name for name in every if name in registry.encodings.names())]
     made = columns(found)
@@ -153,12 +153,19 @@ def columns(found: Sequence[Measured]) -> list[Column]:
         if one.is_task:
             show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
             for factor in (1, 4):
-                add(one, f"{one.study.name} {factor}x", factor, show, factor == 4)
+                add(one, f"{one.study.name} {factor}x", factor, show, factor == 4 and one.kind == "decoder")
         elif one.study.name == "text":
             for factor in (1, 4, 32):
                 add(one, f"text {factor}x", factor, _with_difference, factor == 4)
-            for head, cell in (("repeats beyond 1x", _repeats), ("effective length", _effective_length)):
+            for head, cell in (
+                ("repeats beyond less within 1x", _repeats),
+                ("effective length", _effective_length),
+            ):
                 made.append(Column(head, partial(cell, one), partial(one.why_not, factor=4)))
+    decoders = [one for one in found if one.kind == "decoder"]
+    models = [next((one for one in decoders if one.is_task == task), None) for task in (False, True)]
+    counts = partial(_parameters, [one for one in models if one])
+    made.append(Column("parameters", counts, lambda name: "not measured"))
     costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
     for head, key in (("step time", "time"), ("memory", "memory")):
         text = {name: f"{row[key]:.2f}" for name, row in costs.items()}
@@ -177,17 +184,38 @@ def _with_difference(row: pd.Series) -> str:
     return f"{number(row['mean'])} ({signed(row['difference'])} [{ends}])"
 
 
+def _parameters(models: Sequence[Measured], name: str) -> str:
+    """The parameters relative to those of `none`: of the first model, and in brackets of the second."""
+    known = [one.parameters for one in models if {name, "none"} <= one.parameters.keys()]
+    ratios = [f"{one[name] / one['none']:.2f}" for one in known]
+    return "".join([*ratios[:1], *(f" ({one})" for one in ratios[1:])])
+
+
 def _repeats(one: Measured, name: str) -> str:
-    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted; empty
-    without a value."""
-    rows = one.rows(name, "repeats")
-    rows = rows[(rows["length"] > one.trained) & rows["mean"].notna()]
-    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else ""
+    """Bits per byte of repeated rare bigrams that are farther away than the trained length, less those of the
+    nearer ones, with the interval over seeds; empty without a value."""
+    changes = []
+    for _, rows in one.measured(name, "repeats", "bits_per_byte").dropna(subset="value").groupby("seed"):
+        sizes = [sum(one.report.results.units[row].columns()["bytes"]) for row in rows.index]
+        beyond = (rows["length"] > one.trained).to_numpy()
+        near, far = (np.average(rows["value"], weights=sizes * side) for side in (~beyond, beyond))
+        changes.append(float(far - near))
+    low, high = interval_of_mean(changes)
+    if low is None or high is None:
+        return signed(changes[0]) if changes else ""
+    return f"{signed(float(np.mean(changes)))} ({signed(low)} to {signed(high)})"
 
 
 def _effective_length(one: Measured, name: str) -> str:
-    rows = one.rows(name, "fixed_targets")
-    rows = rows[rows["effective_length"].notna()]
-    if not len(rows):
+    """The longest tested length up to which the loss of each length is kept; of seeds that differ, all."""
+    losses = one.measured(name, "sliding", "loss_nats").pivot(index="length", columns="seed", values="value")
+    losses = losses.reindex(one.study.lengths)
+    if losses.empty or losses.loc[one.trained].isna().any():
         return ""
-    return f"{'≥ ' * bool(rows.iloc[0]['effective_length_at_least'])}{int(rows.iloc[0]['effective_length'])}"
+
+    def kept(loss: pd.Series) -> str:
+        lost = [*loss.index[~(loss <= loss[one.trained] + NATS_LOST)]]
+        return f"{max(loss.index[loss.index < lost[0]])}" if lost else f"≥ {max(loss.index)}"
+
+    each = [kept(losses[seed]) for seed in losses]
+    return kept(losses.mean(axis=1, skipna=False)) + f" ({', '.join(each)})" * (len({*each}) > 1)

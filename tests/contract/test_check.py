@@ -10,7 +10,7 @@ import torch
 
 from zoo import cli
 from zoo.contract import LAWS, Subject, check
-from zoo.contract.law import Finding, Law, beyond, captured, examine, farthest, within
+from zoo.contract.law import Law, Outcome, beyond, captured, examine, farthest, within
 from zoo.contract.subject import subjects_of
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +58,7 @@ FAULTS = {
     "padding_forgotten_in_cache": "cached decoding equals the full forward",
     "rows_for_positions": "padding changes nothing",
     "padding_in_mean": "padding changes nothing",
+    "documents_forgotten": "separate documents are read alone",
     "nan_gradient": "gradients are finite with padding",
     "relative_undeservedly": "a relative encoding is shift-invariant",
     "relative_undeclared": "an absolute encoding is not shift-invariant",
@@ -85,6 +86,7 @@ ONLY_THERE = [
     "rotate_gives_float32",
     "constant_bias",
     "encoder_is_causal",
+    "documents_forgotten",
     "relative_undeclared",
     "positions_read_undeclared",
     "parameter_unused",
@@ -406,7 +408,7 @@ def test_a_broken_law_stops_those_that_need_it_alone():
     def trial(name, holds):
         def run(subject):
             tried.append((name, subject.kind))
-            yield Finding(holds(subject))
+            yield Outcome(holds(subject))
 
         return run
 
@@ -449,7 +451,7 @@ def test_laws_leave_the_random_state_as_it_was():
 
 def test_an_exception_breaks_a_law():
     def fails(subject):
-        yield Finding(True)
+        yield Outcome(True)
         raise KeyError("table")
 
     finding = Law("fails", "", fails).try_on(Subject("rope"))

@@ -23,8 +23,12 @@ def stream():
 
 def masked(stream, length=100, **keywords):
     settings = {"mask_fraction": 0.15, "seed": 0, "epoch": 0} | keywords
-    tokenizer = SimpleNamespace(mask_token=MASK, end_token=END, vocab_size=VOCABULARY)
-    return MaskedBlocks(stream, length, tokenizer=tokenizer, **settings)
+    return MaskedBlocks(stream, length, tokenizer=tokenizer({END, MASK}), **settings)
+
+
+def tokenizer(special, end=END, mask=MASK):
+    rows = [b"" if token in special else b"x" for token in range(VOCABULARY)]
+    return SimpleNamespace(mask_token=mask, end_token=end, vocab_size=VOCABULARY, token_bytes=lambda: rows)
 
 
 def test_blocks_tile_the_stream_and_targets_are_one_on(stream):
@@ -79,6 +83,15 @@ def test_the_fractions_of_masked_random_and_kept_tokens():
         assert random.min() == 2 and random.max() == VOCABULARY - 1
 
 
+def test_random_tokens_are_all_those_with_bytes():
+    # Tokens 0 and 1 are ordinary here, 7 is not in use, and the special ones come last.
+    special = {7, VOCABULARY - 2, VOCABULARY - 1}
+    stream = np.full(60_000, 5, dtype=np.uint16)
+    data = MaskedBlocks(stream, 1000, 0.4, tokenizer(special, VOCABULARY - 2, VOCABULARY - 1), seed=0)
+    drawn = set(data.batch(range(len(data)))["tokens"].flatten().tolist())
+    assert drawn == set(range(VOCABULARY)) - special | {VOCABULARY - 1}
+
+
 def test_masks_depend_on_seed_and_epoch_only(stream):
     def targets(epoch_set=None, **keywords):
         data = masked(stream, **keywords)
@@ -127,16 +140,17 @@ GOLDEN_WORDS = [
 
 
 def test_separate_blocks_have_the_row_in_which_each_document_begins(tmp_path):
+    """The token before a start closes a document: it opens the next one, but not where tokens are masked."""
     tokens, starts = np.arange(2, 32).astype(np.uint16), np.array([0, 4, 5, 17])
     (tmp_path / "train.tokens").write_bytes(tokens.tobytes())
     np.save(tmp_path / "train.documents.npy", starts)
     stream = TokenStream(tmp_path / "train", VOCABULARY)
-    # The end token of a document, here the one before each start, opens the next.
-    expected = np.zeros(30, int)
-    for begin in starts[1:] - 1:
-        expected[begin:] = begin
     for length in (3, 7, 29):
-        for blocks in (Blocks(stream, length, separate=True), masked(stream, length, separate=True)):
+        both = Blocks(stream, length, separate=True), masked(stream, length, separate=True)
+        for blocks, opened in zip(both, (1, 0), strict=True):
+            expected = np.zeros(30, int)
+            for begin in starts[1:] - opened:
+                expected[begin:] = begin
             for index, block in enumerate(blocks):
                 begin = index * length
                 rows = np.maximum(expected[begin : begin + length] - begin, 0)

@@ -34,6 +34,33 @@ def test_a_sequence_is_a_function_of_seed_split_and_index():
         assert not torch.equal(tokens(), tokens(**other))
 
 
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_order_uniform_puts_the_answer_anywhere(split):
+    length, size = 96, 6000
+    data = MaxIndex(length, 19, 0, split, size, uniform=True)
+    batch = data.batch(range(size))
+    tokens, answer = batch["tokens"], batch["answer"]
+    assert torch.equal(answer, tokens.argmax(1))  # the first of equals
+    assert tokens.min() >= 1 and tokens.max() == 19
+    counts = np.bincount(answer // 12, minlength=8)
+    # 6000 draws from 8 equal parts: 750 in each, standard deviation 26.
+    assert abs(counts - 750).max() < 4 * 26
+    # Largest tokens after the answer are common, so that the first of them has to be told apart.
+    equal = (tokens == tokens.max(1, keepdim=True).values).sum(1)
+    assert (equal > 1).float().mean() > 0.7
+
+
+def test_order_independent_has_its_answers_at_the_beginning():
+    answers = MaxIndex(512, 19, 0, "valid", 4000).batch(range(4000))["answer"]
+    assert (answers < 64).float().mean() == pytest.approx(1 - (18 / 19) ** 64, abs=0.01)
+
+
+def test_training_draws_no_uniform_sequence_of_the_evaluation():
+    train, valid = (MaxIndex(8, 3, 0, split, 2000, uniform=True) for split in ("train", "valid"))
+    drawn = ({tuple(row) for row in data.batch(range(2000))["tokens"].tolist()} for data in (train, valid))
+    assert not set.intersection(*drawn)
+
+
 def test_an_index_beyond_the_end_is_refused():
     with pytest.raises(IndexError):
         MaxIndex(8, 19, 0, "train", 10)[10]

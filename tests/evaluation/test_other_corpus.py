@@ -1,17 +1,17 @@
 """`evaluate --data`: a run is scored on another corpus, through its own tokenizer."""
 
 import json
+import shutil
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 import zoo
 from zoo.cli import main
-from zoo.comparison.commands import evaluate_command, settings
-from zoo.comparison.run_info import RunInfo
-from zoo.evaluation.measurement import Measurement
-from zoo.recipe import read_recipe
+from zoo.data import open_data
+from zoo.evaluation.load import load_runs
 from zoo.reports.fit import fit
-from zoo.runs.card import read_card
 
 
 @pytest.fixture
@@ -62,21 +62,42 @@ def test_the_run_s_own_corpus_is_not_another(run):
     assert [row["parameters"] for row in rows_of(run)] == [row["parameters"] for row in before]
 
 
+def test_rare_bigrams_are_rare_in_the_text_of_the_run(here, recipe, capsys):
+    words = [f"{a}{b}" for a in "bcdfg" for b in "aeiou"]
+    for folder, step in (("own", 7), ("other", 11)):
+        (here / folder).mkdir()
+        for name in range(6):
+            text = " ".join(words[(name + step * i * i) % 25] for i in range(60))
+            (here / folder / f"{name}.txt").write_text(text)
+    own = f"data={{name: text, root: {here / 'own'}, sequence_length: 16, batch_size: 2, vocab_size: 270}}"
+    scored = "evaluate={max_tokens: 300, lengths: [64], rare_below: 3}"
+    run = fit(recipe("text", "trainer.max_steps=1", own, scored))
+    evaluate = ["evaluate", str(run), "--protocol", "repeats", "--data", "other"]
+    assert main(evaluate) == 0
+    ((loaded, source),) = load_runs([run], data="other")
+    assert len(source.stream("train")) == 0
+    stream = source.stream("valid")[:301].tolist()
+    seen = Counter(pairwise(open_data(loaded.task.recipe).stream("train")[:].tolist()))
+    expected = 0
+    for first in range(0, 300, 64):
+        before = set()
+        for bigram in pairwise(stream[first : min(first + 64, 300) + 1]):
+            expected += bigram in before and seen[bigram] < 3
+            before.add(bigram)
+    rows = [row for row in rows_of(run) if row["protocol"] == "repeats"]
+    assert 0 < sum(row["tokens"] for row in rows) == expected < 200
+    capsys.readouterr()
+    (here / "own" / "0.txt").write_text("changed")
+    assert main(evaluate) == 2
+    assert "repeats counts bigrams in the training text" in capsys.readouterr().err
+    shutil.rmtree(here / "own")
+    assert main(evaluate) == 2
+    assert "repeats counts bigrams in the training text" in capsys.readouterr().err
+
+
 def test_a_corpus_that_is_not_there_or_no_text_is_refused(run, here, recipe, capsys):
     assert main(["evaluate", str(run), "--data", "wikitext-4"]) == 2
     assert "wikitext" in capsys.readouterr().err
     pointer = fit(recipe("max_index", "trainer.max_steps=1", "evaluate.lengths=[8]"))
     assert main(["evaluate", str(pointer), "--data", "sample"]) == 2
     assert "a model of text" in capsys.readouterr().err
-
-
-def test_a_printed_command_names_the_corpus_and_the_packing(run):
-    assert main(["evaluate", str(run), "--data", "sample", "--set", "data.packing=separate"]) == 0
-    found = [
-        Measurement.model_validate_json(file.read_text())
-        for file in (run / "evaluation" / "measurements").iterdir()
-    ]
-    other = next(one for one in found if "data" in one.parameters)
-    info = RunInfo("runs/a", read_recipe(run / "recipe.yaml").as_dict(), read_card(run))
-    printed = evaluate_command([info], lengths=[8], sets=settings(info, info, other))
-    assert printed.endswith("evaluate runs/a --lengths 8 --set data.packing=separate --data sample")

@@ -10,10 +10,8 @@ from torch import nn
 from zoo import registry
 from zoo.comparison.commands import settings
 from zoo.comparison.formatting import protocol_text
-from zoo.comparison.run_info import RunInfo
 from zoo.data import open_data
 from zoo.errors import InputError
-from zoo.evaluation.measurement import Targets
 from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
@@ -113,13 +111,10 @@ def test_each_question_is_a_measurement_of_its_own(opened):
 
 
 def test_what_is_asked_is_named_and_asked_again_by_a_command(opened):
-    own, _ = opened()
     parameters = {"questions": {"name": "needle", "kind": "multi_key", "needles": 4, "digits": 5}}
     said = "prompts (questions needle, kind multi_key, needles 4, digits 5)"
     assert protocol_text("prompts", parameters) == said
-    run, targets = RunInfo("runs/a", own.as_dict(), card={}), Targets(digest="0", count=own.evaluate.samples)
-    one = SimpleNamespace(protocol="prompts", parameters=parameters, targets=targets)
-    (again,) = settings(run, run, one)
+    (again,) = settings(parameters)
     assert opened(again)[0].evaluate.questions == (parameters["questions"],)
 
 

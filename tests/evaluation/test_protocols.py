@@ -442,7 +442,7 @@ def test_bins_of_an_encoding_that_depends_on_the_length_have_a_remark(text_recip
     task.model.encoding.max_cached_length = 16
     long, short = (measure("per_position", task, source, [window]) for window in (50, 16))
     assert ["remark" in row for row in long] == [True, False, False, False, False]
-    assert "as in a sequence of 50" in long[0]["remark"] and "remark" not in short[0]
+    assert "sequences of up to 50" in long[0]["remark"] and "remark" not in short[0]
 
 
 def test_the_bins_together_are_windows_side_by_side(text_recipe, counting, measure):

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from known_windows import documents_of, whole_stream
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from zoo.contract.subject import draw_large_weights
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.tasks import build_task
@@ -41,11 +42,52 @@ def test_the_loss_is_that_of_each_document_alone(text_recipe, measure):
 
 
 @torch.no_grad()
+def test_the_loss_of_masked_tokens_is_that_of_each_document_alone(text_recipe, measure):
+    """With its end token, and without that of the document before."""
+    task, source = opened(text_recipe("encoder", "many", *SEPARATE))
+    draw_large_weights(task.model, 0)
+    (row,) = measure("nonoverlapping", task, source, [SIZE])
+    text, losses = source.dataset("valid", length=SIZE)[0], []
+    for first, last in documents_of(source):
+        tokens, targets = (text[name][None, first : last + 1] for name in ("tokens", "targets"))
+        if tokens.numel():
+            losses.append(F.cross_entropy(task.model(tokens)[0], targets[0], reduction="sum"))
+    assert len(losses) > 3 and row["tokens"] == (text["targets"] >= 0).sum()
+    assert row["loss_nats"] == pytest.approx(sum(losses).item() / row["tokens"], rel=1e-5)
+
+
+@torch.no_grad()
 def test_the_context_of_a_target_is_within_its_document(text_recipe, measure):
     task, source = opened(text_recipe("decoder", "many", *SEPARATE))
     rows = measure("per_position", task, source, [SIZE])
     longest = max(last - first + 1 for first, last in documents_of(source))
     assert all("loss_nats" in row for row in rows) and rows[-1]["length"] < 2 * longest < SIZE
+
+
+@torch.no_grad()
+def test_a_bin_is_computed_in_sequences_as_long_as_the_documents(text_recipe, measure):
+    task, source = opened(
+        text_recipe("decoder", "many", *SEPARATE, "model.encoding={name: randomized, of: rope}")
+    )
+    rows = measure("per_position", task, source, [SIZE])
+    longest = max(last - max(0, first - 1) for first, last in documents_of(source) if first <= SIZE)
+    assert rows[0]["remark"].endswith(f" {longest}") and longest < SIZE
+
+
+@torch.no_grad()
+def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(text_recipe, measure):
+    _, source = opened(text_recipe("decoder", "many", *SEPARATE))
+    # The end token of a document opens the next one.
+    longest = max(last - max(0, first - 1) for first, last in documents_of(source) if first <= SIZE)
+
+    def row_of(rows, *more):
+        table = f"model.encoding={{name: learned, table_length: {rows}}}"
+        task, source = opened(text_recipe("decoder", "many", *SEPARATE, table, *more))
+        return measure("nonoverlapping", task, source, [SIZE])[0]
+
+    assert row_of(longest)["tokens"] == SIZE
+    assert row_of(longest - 1)["note"] == f"the encoding ends at {longest - 1} tokens"
+    assert row_of(longest, "data.packing=packed")["note"] == f"the encoding ends at {longest} tokens"
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])

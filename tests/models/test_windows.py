@@ -153,7 +153,7 @@ def test_a_wrong_window_is_reported_with_its_line(mapping, tmp_path):
         ("[8, 0]", "model.window.1: must be greater than 0, got 0"),
         ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
         ("1.5", "model.window: must be a whole number or a list, got 1.5"),
-        ("[8, null, 8]", "model.window: a pattern of 3 in 1 layers: the last 2 are unused"),
+        ("[8, null, 8]", "model.window: pattern has 3 entries but num_layers is 1; the last 2 are unused"),
     ):
         file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
         with pytest.raises(InputError) as error:

@@ -161,6 +161,35 @@ def without(values, key):
     return {other: value for other, value in values.items() if other != key}
 
 
+WIDTHS = {  # of a head, and shares of it: int(width * share) dimensions are rotated
+    16: (0.25, 0.3, 0.27), 10: (0.35, 0.45, 0.65), 100: (0.29, 0.07, 0.57), 50: (0.58, 0.46),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_part_of_a_head_is_cut_as_in_transformers_or_refused_by_its_key(width, tmp_path):
+    name = "GPTNeoXForCausalLM"
+    sizes = SIZES[name] | {"hidden_size": 2 * width}
+    publish_drawn(name, sizes, tmp_path)
+    plain = {"architectures": [name], "model_type": "gpt_neox", **sizes}
+    for share in WIDTHS[width]:
+        expected = "refused" if int(width * share) % 2 else "equal"
+        inside = {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": share}}
+        assert verdict("rotary_pct", plain | {"rotary_pct": share}, tmp_path) == expected, share
+        assert verdict("rope_parameters.partial_rotary_factor", plain | inside, tmp_path) == expected, share
+
+
+def test_a_yarn_block_without_a_factor_has_the_ratio_of_its_lengths(tmp_path):
+    for name in ("LlamaForCausalLM", "GPTNeoXForCausalLM"):
+        publish_drawn(name, SIZES[name], tmp_path)
+        plain = {"architectures": [name], "model_type": ARCHITECTURES[name].model_type, **SIZES[name]}
+        for original in (16, 8):
+            block = {"rope_type": "yarn", "factor": None, ORIGINAL: original}
+            assert verdict(None, plain | {"rope_parameters": block}, tmp_path) == "equal"
+        block = {"rope_type": "yarn", "factor": None, ORIGINAL: 2 * LENGTH}
+        assert verdict("factor", plain | {"rope_parameters": block}, tmp_path) == "refused"
+
+
 def test_the_tables_of_keys_have_the_defaults_of_transformers():
     for name, architecture in ARCHITECTURES.items():
         table = {key: value for key, value in architecture.defaults.items() if value is not REQUIRED}
@@ -170,6 +199,11 @@ def test_the_tables_of_keys_have_the_defaults_of_transformers():
         # These are refused unless they are null, false or empty.
         assert not any(own[key] for key in unlisted), name
         assert table.get("rope_theta", 1e4) == config_class(name).default_theta
+
+
+def publish_drawn(name, sizes, folder):
+    """Save a model of an architecture, so that its folder has weights to find."""
+    transformers.AutoModelForCausalLM.from_config(config_class(name)(**sizes)).save_pretrained(folder)
 
 
 @torch.no_grad()
@@ -212,8 +246,7 @@ def verdict(key, values, folder):
 def test_every_key_is_read_as_transformers_does_or_refused(name, tmp_path, capsys):
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    config = config_class(name)(**SIZES[name])
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    publish_drawn(name, SIZES[name], tmp_path)
     different = {
         json.dumps(values, sort_keys=True): (key, values) for key, values in reversed([*cases(name)])
     }

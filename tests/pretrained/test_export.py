@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import zoo
 from zoo.cli import main
-from zoo.data.text.tokenizer import TextTokenizer
+from zoo.data.text.tokenizer import TextTokenizer, learn_characters
 from zoo.errors import InputError
 from zoo.models.decoding import decode
 from zoo.pretrained.architectures import architecture_for
@@ -56,6 +56,9 @@ NATIVE = {
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",
+    ),
+    "GPT-NeoX, a part that is rounded up": (
+        "model.encoding={name: rope, partial: 0.7}", "model.tie_embeddings=false",
     ),
     "GPT-NeoX, parallel": ("model.encoding=rope", "model.parallel_residual=true"),
     "GPT-2, untied": (
@@ -191,14 +194,17 @@ def test_all_files_of_an_export_have_the_same_mode(checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_tokenizer_is_the_run_s(checkpoint, tmp_path):
-    place, _ = checkpoint()
+@pytest.mark.parametrize("named", ["null", "characters"])
+def test_the_tokenizer_is_the_run_s(named, checkpoint, tmp_path):
+    place, _ = checkpoint(f"data.tokenizer={named}")
+    if named == "characters":
+        learn_characters(["the dog on the mat"], 300).save(place / "tokenizer.json")
     export(place, tmp_path / "out", "hf")
     theirs, ours = (
         AutoTokenizer.from_pretrained(tmp_path / "out"),
         TextTokenizer.load(place / "tokenizer.json"),
     )
-    for text in ("the dog on the mat", "ünknown, 漢字\n\n", "a <|endoftext|> is text like any other"):
+    for text in ("the dog on the mat", "ünknown, 漢字▁\n\n", "a <|endoftext|> is text like any other"):
         assert theirs(text)["input_ids"] == ours.encode(text).tolist()
         assert theirs.decode(theirs(text)["input_ids"]) == text
     assert theirs.eos_token_id == theirs.pad_token_id == ours.end_token and theirs.padding_side == "left"

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from published import PUBLISHED, VOCABULARY, publish
+from published import PUBLISHED, TEXTS, VOCABULARY, publish
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import zoo
 from zoo.data import open_data
+from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import open_generator
 from zoo.models.cache import Cache
@@ -85,7 +86,6 @@ def changed_config(folder, **changes):
 
 CHANGES = [
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
-    ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
     ({"model_type": "mistral"}, "model_type"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
@@ -94,6 +94,13 @@ CHANGES = [
     ({"hidden_act": "gelu"}, "hidden_act"),
     ({"hidden_size": "64"}, "hidden_size"),
     ({"hidden_size": None}, "hidden_size"),
+    ({"num_key_value_heads": 3}, "config.json: model.num_kv_heads"),
+    ({"num_hidden_layers": 0}, "config.json: num_hidden_layers"),
+    ({"hidden_size": -64}, "config.json: hidden_size"),
+    ({"max_position_embeddings": 0}, "config.json: max_position_embeddings"),
+    ({"head_dim": 7}, "config.json: model.encoding"),
+    ({"rope_parameters": {"rope_theta": 0}}, "config.json: model.encoding.base"),
+    ({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}, "config.json: model.encoding.factor"),
     ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ({"num_hidden_layers": 4}, "model.layers.3."),
     ({"num_hidden_layers": 2}, "model.layers.2."),
@@ -111,6 +118,29 @@ def test_a_configuration_that_would_change_the_result_is_refused_by_name(here):
         with pytest.raises(InputError, match=re.escape(named)):
             import_model(read_published("published"))
         assert not list(here.glob("runs/*"))
+
+
+def test_the_message_for_another_architecture_lists_all_and_suggests_none(here):
+    publish("llama", here / "published")
+    for name in ("GemmaForCausalLM", "OlmoForCausalLM", "LamaForCausalLM"):
+        changed_config(here / "published", architectures=[name])
+        with pytest.raises(InputError) as caught:
+            read_published("published")
+        assert "mean" not in str(caught.value) and all(one in str(caught.value) for one in ARCHITECTURES)
+
+
+def test_a_missing_key_is_never_said_to_be_another_known_one(here):
+    publish("llama", here / "published")
+    file = here / "published" / "config.json"
+    config = json.loads(file.read_text())
+    for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+        rest = {name: value for name, value in config.items() if name != key}
+        file.write_text(json.dumps(rest))
+        with pytest.raises(InputError, match=f"{key}: missing$"):
+            read_published("published")
+        file.write_text(json.dumps(rest | {f"n_{key}": config[key]}))
+        with pytest.raises(InputError, match=f"{key}: missing; is it 'n_{key}'"):
+            read_published("published")
 
 
 def test_all_unknown_keys_are_reported_at_once_and_can_be_ignored(here):
@@ -143,8 +173,10 @@ def test_an_import_overwrites_no_run_and_changes_no_model(here):
     import_model(read_published("published"))
     with pytest.raises(InputError, match="already holds a run"):
         import_model(read_published("published"))
-    with pytest.raises(InputError, match=r"model\.encoding\.base"):
-        import_model(read_published("published"), name="other", sets=["model.encoding.base=5"])
+    for wrong in ("model.encoding.base=5", "data.sequence_length=0", "data.nam=text"):
+        with pytest.raises(InputError) as caught:
+            import_model(read_published("published"), name="other", sets=[wrong])
+        assert wrong.partition("=")[0] in str(caught.value) and "config.json" not in str(caught.value)
 
 
 def byte_level(special, place):
@@ -156,6 +188,19 @@ def byte_level(special, place):
     trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(["the cat sat on the mat"], trainer)
     tokenizer.save(str(place / "tokenizer.json"))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(here):
+    publish("llama", here / "published")
+    file = here / "published" / "tokenizer.json"
+    tokenizer = train_tokenizer(TEXTS, VOCABULARY).tokenizer
+    import_model(read_published("published"), name="equal")
+    for size, token in enumerate(("<pad>", "<turn>"), VOCABULARY + 1):
+        tokenizer.add_special_tokens([token])
+        tokenizer.save(str(file))
+        with pytest.raises(InputError, match=rf"config\.json: vocab_size: {VOCABULARY} .* {size} "):
+            import_model(read_published("published"), name="larger")
+    assert not (here / "runs" / "larger").exists()
 
 
 @pytest.mark.parametrize(

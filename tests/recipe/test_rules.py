@@ -95,5 +95,5 @@ def test_an_epoch_that_is_cut_short_ends_with_a_step(good, problems):
         found = problems(resolve, good, settings)
         assert (found == []) == accepted, (limit, found)
         if not accepted:
-            assert f"trainer.limit_train_batches: {limit} may end an epoch amid a step" in found[0]
+            assert f"trainer.limit_train_batches: {limit} is not a multiple" in found[0]
         resolve(good, settings[1:])

@@ -94,10 +94,8 @@ def test_missing_measurements_are_reported_with_the_command(write_run, row_of, c
     assert caveats_of(*runs) == (
         "runs/b, runs/c: not evaluated by nonoverlapping at 32, 64"
         f"{evaluate} runs/b runs/c --protocol nonoverlapping --lengths 32,64",
-        "runs/c: not evaluated by sliding (stride 0.25) at 16, 32"
-        f"{evaluate} runs/c --protocol sliding --lengths 16,32",
-        "runs/b: not evaluated by sliding (stride 0.25) at 16, 32"
-        f"{evaluate} runs/b --protocol sliding --lengths 16,32 --set evaluate.stride=0.25",
+        "runs/b, runs/c: not evaluated by sliding (stride 0.25) at 16, 32"
+        f"{evaluate} runs/b runs/c --protocol sliding --lengths 16,32 --set evaluate.stride=0.25",
     )
 
 

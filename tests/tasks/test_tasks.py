@@ -123,7 +123,7 @@ def test_a_model_without_positions_guesses_among_equal_tokens():
 
 
 def test_weight_decay_is_for_matrices_only():
-    optimizer = task("model.norm=layernorm", "model.encoding=learned").configure_optimizers()["optimizer"]
+    optimizer = task("model.norm=layernorm", "model.encoding=rope").configure_optimizers()["optimizer"]
     decay = {
         (p.dim() >= 2, group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
     }

@@ -95,6 +95,13 @@ def test_the_checkpoint_interval_may_be_the_full_run(here, recipe, unmeasured):
         assert [int(row["step"]) for row in rows_of(folder) if row["val/loss"]] == [6]
 
 
+@pytest.mark.parametrize("parts", [1, 4])
+def test_validations_are_counted_in_steps(here, recipe, unmeasured, parts):
+    sets = [f"trainer.accumulate_grad_batches={parts}", "trainer.val_check_interval=3"]
+    folder = fit(recipe("text", *sets, "trainer.max_steps=7", "trainer.log_every_n_steps=1"))
+    assert [int(row["step"]) for row in rows_of(folder) if row["val/loss"]] == [3, 6]
+
+
 def test_a_run_without_validation_has_no_best_checkpoint(here, recipe, unmeasured):
     folder = fit(recipe("text", "trainer.limit_val_batches=0"))
     assert not (folder / "checkpoints" / "best.ckpt").exists()

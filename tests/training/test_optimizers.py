@@ -68,8 +68,7 @@ def test_muon_is_torchs_for_matrices_and_adamw_for_vectors():
 
 
 DECAYED = {
-    "learned": {"table"},
-    "deberta": {"table", "keys", "queries"},
+    "deberta": {"keys", "queries"},
     "transformer_xl": {"project"},
     "path": {"down", "up", "strength.weight"},
     "fox": {"gate.weight"},
@@ -78,10 +77,10 @@ DECAYED = {
     "dpb": {"hidden.0.weight", "hidden.1.weight", "out.weight"},
     "dape": {"inner.weight", "outer.weight"},
 }
-"""Parameters of encodings that are weights of linear maps or embeddings of positions; no others decay."""
+"""Parameters of encodings that are matrices of linear maps; no others decay."""
 
 
-def test_weights_of_linear_maps_decay_and_phases_slopes_and_tables_of_biases_do_not(spec_of):
+def test_matrices_of_linear_maps_decay_and_vectors_and_tables_by_position_do_not(spec_of):
     found = {}
     for name in registry.encodings.names():
         if registry.encodings.describe(name).replaces:
@@ -100,6 +99,14 @@ def test_weights_of_linear_maps_decay_and_phases_slopes_and_tables_of_biases_do_
             id(p) for p in groups[0.1]
         }
     assert {name: decayed for name, decayed in found.items() if decayed} == DECAYED
+
+
+def test_an_embedding_of_positions_does_not_decay_and_that_of_tokens_does():
+    net = small_model("none", "decoder")
+    net.encoding.rows = nn.Embedding(4, 8)
+    groups = build_optimizer(config("adamw"), net, "16-mixed").param_groups
+    decay = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    assert (decay[id(net.encoding.rows.weight)], decay[id(net.tokens.weight)]) == (0.0, 0.1)
 
 
 def test_eps_and_the_kernel_are_those_of_the_recipe():

@@ -21,7 +21,7 @@ from zoo.reports.fit import fit
 from zoo.runs import checkpoint_file
 from zoo.runs.folder import existing_run, write_recipe
 from zoo.runs.lock import RunLock
-from zoo.tasks.max_index import MaxIndex
+from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
 from zoo.training.checkpoints import BestCheckpoint
 from zoo.training.run import TrainingRun
@@ -451,7 +451,7 @@ def test_a_folder_that_another_process_begins_a_run_in_is_not_removed(here, reci
 def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
     folder = fit(recipe("max_index", CONSTANT, "trainer.max_steps=4"))
     reads, stored, alive = [], [], []
-    read, step = checkpoint_file._load, MaxIndex.training_step
+    read, step = checkpoint_file._load, MaxIndexTask.training_step
 
     def reading(file):
         reads.append(file)
@@ -464,7 +464,7 @@ def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
         return step(*given)
 
     monkeypatch.setattr(checkpoint_file, "_load", reading)
-    monkeypatch.setattr(MaxIndex, "training_step", training)
+    monkeypatch.setattr(MaxIndexTask, "training_step", training)
     fit(recipe("max_index", CONSTANT, "trainer.max_steps=6"), out=folder, resume=True)
     # Restored, it is freed: it is three times the model.
     assert len(reads) == 1 and alive == [[False]] * 2

@@ -1,7 +1,5 @@
 """FSDP: the part of the model in one process, and checkpoints that any number of processes continues."""
 
-import shutil
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,7 +8,6 @@ from killed_runs import texts
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from zoo import cli
 from zoo.errors import InputError
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load
@@ -108,31 +105,6 @@ def test_one_file_that_any_number_of_processes_continues(train, here):
     assert apart(train("begun", *FIRE, PLAIN, devices=1, resume=True), expected) < ROUNDING
     train("other", *FIRE, PLAIN, HALF, devices=1)
     assert apart(train("other", *FIRE, PLAIN, FSDP, resume=True), expected) < ROUNDING
-
-
-@pytest.mark.slow
-def test_a_checkpoint_in_shards_is_that_of_one_file(train, here):
-    shards = [*FIRE, FSDP, "checkpoint.sharded=true"]
-    expected = train("file", *FIRE, FSDP)
-    train("shards", *shards, HALF)
-    shutil.copytree(here / "shards", here / "alone")
-    # Continued by the same processes: the same bits.
-    assert apart(train("shards", *shards, resume=True), expected) == 0
-    folder = here / "shards" / "checkpoints"
-    (last,) = folder.glob("last*.shards")
-    assert last.name.startswith("last-8-") and len([*last.iterdir()]) == 2
-    assert len([*folder.glob("best*.shards")]) == 1
-    # The file has everything but the tensors, and the shards have only tensors.
-    held = sum(file.stat().st_size for file in last.iterdir())
-    assert (folder / "last.ckpt").stat().st_size < 60_000 < held
-    assert (here / "file" / "checkpoints" / "last.ckpt").stat().st_size > held
-    # By one process, into one file.
-    train("alone", *FIRE, ALONE, devices=1, resume=True)
-    assert not [*(here / "alone" / "checkpoints").glob("last*.shards")]
-    # Exported as one file.
-    assert cli.main(["export", "shards", "--format", "safetensors", "--out", "one"]) == 0
-    exported = read_checkpoint(here / "one" / "model.safetensors")["state_dict"]
-    assert all(torch.equal(exported[name], value) for name, value in expected["state_dict"].items())
 
 
 # Without the C++ compiler, which takes most of a minute.

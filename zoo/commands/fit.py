@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
     exit_when_parent_dies()
     _set_recipe(options)
     with waiting(f"reading {options.recipe}"):
-        from zoo.recipe import read_recipe, with_locations
+        from zoo.recipe import read_located
 
-        recipe = read_recipe(options.recipe, options.set)
+        recipe, tree = read_located(options.recipe, options.set)
     trainer = recipe.trainer
     processes = devices_taken(trainer.devices, trainer.accelerator)
     if processes > 1 and trainer.num_nodes == 1 and find_launcher() is None:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         fit(recipe, out=options.out, resume=options.resume)
     except InputError as error:
-        raise with_locations(error, options.recipe, options.set) from error
+        raise tree.located(error) from error
     return 0
 
 

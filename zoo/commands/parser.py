@@ -8,7 +8,6 @@ from types import ModuleType
 from zoo.commands import (
     check,
     compare,
-    completion,
     draw,
     evaluate,
     export,
@@ -34,7 +33,6 @@ VERBS: dict[str, ModuleType] = {
     "show": show,
     "check": check,
     "draw": draw,
-    "completion": completion,
 }
 """In the order of the help. Each has SUMMARY, EXAMPLES, add_arguments(parser) and run(options)."""
 

@@ -135,10 +135,10 @@ def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     """Measurements that a command would add; those of one command are one caveat."""
     keys = ["protocol", "parameters", "targets"]
     lacking: dict[tuple, list[str]] = defaultdict(list)
-    known = {one.kind: (run, one) for run in results.runs.values() for one in run.measurements}
+    known = {one.kind: one for run in results.runs.values() for one in run.measurements}
     curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
     for kind, panel in summary.groupby(keys, sort=False):
-        like, one = known[kind]
+        one = known[kind]
         for (label, path, changed), rows in curves:
             own = rows[(rows[keys] == list(kind)).all(axis=1)]
             unread = "window" in one.parameters and len(own) and own["note"].notna().all()
@@ -146,7 +146,7 @@ def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
             run, change = results.runs[path], json.loads(changed)
             # Runs that are compared by force may be of other tasks.
             if lengths and not unread and not no_protocol(kind[0], run.recipe["task"]["name"]):
-                sets = (*settings(run, like, one), *changes(change))
+                sets = (*settings(one.parameters), *changes(change))
                 ask = tuple(lengths_to_ask(one.parameters, map(int, lengths)))
                 lacking[kind, label if change else "", ask, sets].append(path)
     commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)

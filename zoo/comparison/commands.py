@@ -7,11 +7,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from zoo import registry
 from zoo.comparison.run_info import RunInfo
-from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ENCODING
-from zoo.recipe.sections import MAX_TOKENS, EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 
 
 def command(words: Sequence[str]) -> str:
@@ -46,38 +44,14 @@ def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[i
     return [parameters["window"]] if "window" in parameters else sorted(lengths)
 
 
-def settings(run: RunInfo, like: RunInfo, one: Measurement) -> tuple[str, ...]:
-    """The keys of `evaluate`, as `key=value`, by which a run is measured as `one`, a measurement of the run
-    `like`: those that its own recipe has otherwise."""
-    protocol = registry.protocols.all().get(one.protocol)
-    wanted = {key: value for key, value in one.parameters.items() if key in EvaluateConfig.model_fields}
-    defaults = {"split": protocol and protocol.split, "max_tokens": MAX_TOKENS}
-    wanted.setdefault("split", defaults["split"])
-    if protocol is not None and protocol.unit == "examples":
-        wanted["samples"] = one.targets.count
-    else:
-        wanted["max_tokens"] = one.targets.max_tokens or setting(like, "max_tokens") or MAX_TOKENS
-    if "longest" in one.parameters:  # the documents that hold the longest of evaluate.lengths
-        wanted["lengths"] = setting(like, "lengths")
-    if run.card.get("imported"):
-        wanted["start_token"] = "auto" if one.targets.start_token else "none"
-    changed = [
+def settings(parameters: dict[str, Any]) -> tuple[str, ...]:
+    """The parameters of a measurement that are keys of `evaluate` and not their default, as `key=value`."""
+    fields = EvaluateConfig.model_fields
+    return tuple(
         f"evaluate.{key}={_word(value)}"
-        for key, value in wanted.items()
-        if (setting(run, key) or defaults.get(key)) != value
-    ]
-    packing = one.parameters.get("packing", "packed")
-    if packing != run.recipe["data"].get("packing", "packed"):
-        changed.append(f"data.packing={packing}")
-    if corpus := one.parameters.get("data"):
-        changed.append(f"data={corpus}")
-    return tuple(changed)
-
-
-def setting(run: RunInfo, key: str) -> Any:
-    """The value of `evaluate.KEY` in a run's recipe."""
-    own, default = run.recipe.get("evaluate"), EvaluateConfig.model_fields[key].default
-    return own.get(key, default) if isinstance(own, dict) else default
+        for key, value in parameters.items()
+        if key in fields and fields[key].default != value
+    )
 
 
 def changes(changed: dict[str, Any]) -> tuple[str, ...]:

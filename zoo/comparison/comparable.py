@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, setting, settings
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.run_info import RunInfo
 from zoo.errors import shorten
-from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
 
 ON_THE_CARD = (
@@ -148,7 +146,8 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
                 (f"{count:,} targets ({digest})", [*own]) for (digest, count), own in by_targets.items()
             ]
             refused.append(
-                f"{named}: other targets were scored: {groups_as_text(groups)}; {_remedy(runs, kind)}"
+                f"{named}: other targets were scored: {groups_as_text(groups)}; measure all again with the "
+                "same lengths, evaluate.split, evaluate.max_tokens, evaluate.samples and --data"
             )
             continue
         kept = max(common, key=lambda one: one[1])
@@ -161,22 +160,3 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
         for run in runs
     ]
     return narrowed, refused, left_out
-
-
-def _remedy(runs: Sequence[RunInfo], kind: tuple[str, str]) -> str:
-    """The commands after which all runs have the most targets that one has."""
-    of_kind = [(run, one) for run in runs for one in run.measurements if one.kind[:2] == kind]
-
-    def size(pair: tuple[RunInfo, Measurement]) -> tuple[int, int]:
-        run, one = pair
-        return one.targets.count, one.targets.max_tokens or setting(run, "max_tokens") or 0
-
-    like, wanted = max(of_kind, key=size)
-    asked: dict[tuple[str, ...], dict[str, RunInfo]] = defaultdict(dict)
-    for run, one in of_kind:
-        if one.targets.digest != wanted.targets.digest:
-            asked[*settings(run, like, wanted), *changes(one.changed)][run.path] = run
-    lengths = {row.length for _, one in of_kind for row in one.rows if row.note is None}
-    ask = lengths_to_ask(wanted.parameters, lengths)
-    commands = [evaluate_command(own.values(), [kind[0]], ask, sets) for sets, own in asked.items()]
-    return f"measure again with: {'; '.join(commands)}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import printable
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -54,7 +52,7 @@ def quoted(label: str) -> str:
 def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     """A protocol with its parameters: `sliding (stride 0.5)`."""
     said = ", ".join(f"{name.replace('_', ' ')} {value_text(value)}" for name, value in parameters.items())
-    return printable(f"{protocol} ({said})" if said else protocol)
+    return f"{protocol} ({said})" if said else protocol
 
 
 def panel_title(panel: pd.DataFrame) -> str:

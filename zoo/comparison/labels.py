@@ -19,7 +19,6 @@ from zoo.comparison.comparable import (
     value_as_text,
 )
 from zoo.comparison.run_info import RunInfo
-from zoo.errors import printable
 from zoo.recipe.diff import ENCODING
 
 
@@ -66,9 +65,7 @@ def _by_change(name: str, suffix: str, members: list[RunInfo]) -> list[Series]:
             )
             for run in members
         ]
-        made.append(
-            Series(printable(label), tuple(run for run in narrowed if run.measurements), example.changed)
-        )
+        made.append(Series(label, tuple(run for run in narrowed if run.measurements), example.changed))
     return made
 
 

@@ -24,7 +24,7 @@ from zoo.comparison.formatting import protocol_text
 from zoo.comparison.frame import Results
 from zoo.comparison.labels import Series
 from zoo.comparison.run_info import RunInfo
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
 
@@ -79,7 +79,7 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
         for one in run.measurements:
             changes[one.encoding if one.changed else ""].append(one)
         for changed, measured in sorted(changes.items()):
-            label = printable(f"{own} ({changed})" if changed else own)
+            label = f"{own} ({changed})" if changed else own
             yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
 
 

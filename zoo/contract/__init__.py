@@ -8,7 +8,7 @@ on a plugin before training. `law` defines a law and tries laws; the other modul
 from zoo.contract import (  # noqa: I001, F401
     declarations, hooks, causality, numerics, positions, kernel_equivalence, training,
 )  # fmt: skip
-from zoo.contract.law import LAWS, Finding, Law
+from zoo.contract.law import LAWS, Outcome, Law
 from zoo.contract.subject import Subject
 
-__all__ = ["LAWS", "Finding", "Law", "Subject"]
+__all__ = ["LAWS", "Law", "Outcome", "Subject"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from zoo.contract.hook_outputs import first_difference
-from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, beyond, failed, farthest, law, passed, within
-from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, beyond, failed, farthest, law, passed, within
+from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of, some_tokens
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
@@ -22,7 +22,7 @@ OTHER_POSITIONS = "differs while decoding, where new tokens begin at their own p
 @law(
     CAUSAL, "Changing a later token changes no output of a decoder; changing the token itself does.", decoders
 )
-def causality(subject: Subject) -> Iterator[Finding]:
+def causality(subject: Subject) -> Iterator[Outcome]:
     row = subject.tokens(1, 13)
     length = row.shape[1]
     # In row t the tokens from t on are changed.
@@ -47,7 +47,7 @@ def causality(subject: Subject) -> Iterator[Finding]:
     "In an encoder the first output depends on the last token, and the last output on the first token.",
     encoders,
 )
-def both_ends(subject: Subject) -> Iterator[Finding]:
+def both_ends(subject: Subject) -> Iterator[Outcome]:
     model, row = subject.model(), subject.tokens(1, 7)
     before = model(row)
     for changed_at, seen_at in ((0, -1), (-1, 0)):
@@ -57,7 +57,7 @@ def both_ends(subject: Subject) -> Iterator[Finding]:
 
 
 @law(REPEATS, "Two passes in evaluation mode are identical and draw no random number.")
-def deterministic(subject: Subject) -> Iterator[Finding]:
+def deterministic(subject: Subject) -> Iterator[Outcome]:
     model, row = subject.model(), subject.tokens(2, 13)
     state = torch.get_rng_state()
     one = model(row)
@@ -81,7 +81,7 @@ def decoded(
     return torch.cat([model(part, one, cache) for part, one in zip(parts, keeps, strict=True)], 1)
 
 
-def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
+def refuses(what: str, run: Callable[[], object], named: str) -> Outcome:
     """Passes where a run is refused with a message that names something."""
     try:
         run()
@@ -99,7 +99,7 @@ def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
     decoders,
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def cached_decoding(subject: Subject) -> Iterator[Finding]:
+def cached_decoding(subject: Subject) -> Iterator[Outcome]:
     longest = subject.stack.max_cached_length
     row = subject.tokens(2, LENGTH + 8)[:, :longest]
     length = row.shape[1]
@@ -136,7 +136,7 @@ def cached_decoding(subject: Subject) -> Iterator[Finding]:
     "up positions.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def padding_has_no_effect(subject: Subject) -> Iterator[Finding]:
+def padding_has_no_effect(subject: Subject) -> Iterator[Outcome]:
     model = subject.model()
     limit = model.encoding.max_length
     # The second pair lies beyond the trained length.
@@ -159,11 +159,33 @@ def padding_has_no_effect(subject: Subject) -> Iterator[Finding]:
 
 
 @law(
+    "separate documents are read alone",
+    "Each document of a window has the outputs that it has by itself, also beyond the trained length; in "
+    "training too if no random number is drawn.",
+    needs=(PADDED, REPEATS),
+)
+def separate_documents(subject: Subject) -> Iterator[Outcome]:
+    model = subject.model()
+    for training in (False, True):
+        longest = model.train(training).encoding.max_length or LENGTH + 12
+        sizes = torch.tensor([[9, LENGTH + 12, 1, 5], [LENGTH + 12, 5, 9, 1]]).clamp(max=longest)
+        begins = sizes.cumsum(1) - sizes
+        documents = torch.stack(list(map(torch.repeat_interleave, begins, sizes)))
+        row = some_tokens(*documents.shape)
+        together = model(row, documents=documents)
+        if not torch.equal(model(row, documents=documents), together):
+            return
+        for b, begin, size in zip((0, 1), begins, sizes, strict=True):
+            for own in map(slice, begin, begin + size):
+                yield within(farthest(together[b, own], model(row[b : b + 1, own])[0]), EQUAL)
+
+
+@law(
     "gradients are finite with padding",
     "Every gradient is finite in a batch with padding, and with a sequence that is all padding.",
     needs=(PADDED,),
 )
-def padding_and_gradients(subject: Subject) -> Iterator[Finding]:
+def padding_and_gradients(subject: Subject) -> Iterator[Outcome]:
     row = subject.tokens(3, 9)
     for padding in ((0, 4, 8), (0, 4, 9)):
         model, keep = subject.model().train(), keep_of(padding, 9)

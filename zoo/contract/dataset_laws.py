@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, default_collate
 
 from zoo import registry
 from zoo.contract.hook_outputs import line_of_function
-from zoo.contract.law import Finding, Law, Trial, failed, law, only, passed
+from zoo.contract.law import Law, Outcome, Trial, failed, law, only, passed
 from zoo.data import build_dataset, open_data
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.draws import Chance, Draws
@@ -71,7 +71,7 @@ def _first(dataset: Dataset, count: int = SOME) -> Batch:
     return _batch(dataset, range(min(count, len(dataset))))
 
 
-def _same(one: Batch, other: Batch, what: str) -> Finding:
+def _same(one: Batch, other: Batch, what: str) -> Outcome:
     if one.keys() != other.keys():
         return failed(f"{what}: {', '.join(one)} and {', '.join(other)}")
     wrong = [key for key in one if not torch.equal(one[key], other[key])]
@@ -83,7 +83,7 @@ def _same(one: Batch, other: Batch, what: str) -> Finding:
     "Rows have `sequence_length` tokens. They and the targets are from 0 to `vocab_size` - 1; an answer that "
     "is a position is from 0 to `sequence_length` - 1.",
 )
-def in_vocabulary(subject: DatasetSubject) -> Iterator[Finding]:
+def in_vocabulary(subject: DatasetSubject) -> Iterator[Outcome]:
     batch, vocab_size = _first(subject.source.dataset("train")), subject.source.vocab_size
     length = subject.source.recipe.data.sequence_length
     if batch["tokens"].shape[1] != length:
@@ -96,7 +96,7 @@ def in_vocabulary(subject: DatasetSubject) -> Iterator[Finding]:
         least, most = int(values.min()), int(values.max())
         limit = "vocab_size" if limits[key] == vocab_size else "sequence_length"
         numbers = f"{key} from {least} to {most}, and {limit} is {limits[key]}"
-        yield Finding(least >= 0 and most < limits[key], numbers)
+        yield Outcome(least >= 0 and most < limits[key], numbers)
 
 
 @data_law(
@@ -104,7 +104,7 @@ def in_vocabulary(subject: DatasetSubject) -> Iterator[Finding]:
     "They have at most as many symbols as `lengths` says, an answer at least one, from 0 to `symbols` - 1.",
     only("its examples are not drawn from questions", lambda subject: isinstance(subject.dataset, Questions)),
 )
-def declared_lengths(subject: DatasetSubject) -> Iterator[Finding]:
+def declared_lengths(subject: DatasetSubject) -> Iterator[Outcome]:
     questions, draws, where = subject.dataset, Draws("check"), line_of_function(type(subject.dataset).draw)
     for row in range(64):
         size = questions.smallest + row % 8
@@ -120,18 +120,18 @@ def declared_lengths(subject: DatasetSubject) -> Iterator[Finding]:
 
 
 @data_law("the same seed gives the same tokens", "Opened twice with one seed, the examples are the same.")
-def same_seed(subject: DatasetSubject) -> Iterator[Finding]:
+def same_seed(subject: DatasetSubject) -> Iterator[Outcome]:
     for split in ("train", "valid"):
         yield _same(_first(subject.source.dataset(split)), _first(subject.again.dataset(split)), split)
 
 
 @data_law("validation does not depend on the seed", "Another seed gives the same validation examples.")
-def validation_is_fixed(subject: DatasetSubject) -> Iterator[Finding]:
+def validation_is_fixed(subject: DatasetSubject) -> Iterator[Outcome]:
     yield _same(_first(subject.source.dataset("valid")), _first(subject.other.dataset("valid")), "valid")
 
 
 @data_law("an example depends on its index alone", "An example is the same alone and among others.")
-def by_index(subject: DatasetSubject) -> Iterator[Finding]:
+def by_index(subject: DatasetSubject) -> Iterator[Outcome]:
     dataset = subject.source.dataset("train")
     together = _first(dataset)
     count = min(SOME, len(dataset))
@@ -141,7 +141,7 @@ def by_index(subject: DatasetSubject) -> Iterator[Finding]:
 
 
 @data_law("training resumes at the next batch", "A loader with another's state continues where that one is.")
-def resumes(subject: DatasetSubject) -> Iterator[Finding]:
+def resumes(subject: DatasetSubject) -> Iterator[Outcome]:
     loader, resumed = subject.source.train_loader(), subject.again.train_loader()
     batches = iter(loader)
     for _ in range(min(3, len(loader))):
@@ -151,14 +151,14 @@ def resumes(subject: DatasetSubject) -> Iterator[Finding]:
 
 
 @data_law("devices share a batch, no example twice", "The parts of two devices are the batch of one.")
-def shared(subject: DatasetSubject) -> Iterator[Finding]:
+def shared(subject: DatasetSubject) -> Iterator[Outcome]:
     batch = next(iter(subject.source.train_loader()))
     parts = [next(iter(subject.source.train_loader(rank, 2))) for rank in range(2)]
     yield _same(batch, {key: torch.cat([part[key] for part in parts]) for key in batch}, "two devices")
 
 
 @data_law("validation examples are not in the training set", "No row of validation is trained on.")
-def held_out(subject: DatasetSubject) -> Iterator[Finding]:
+def held_out(subject: DatasetSubject) -> Iterator[Outcome]:
     valid = subject.source.dataset("valid")
     share = getattr(valid, "seen_in_training", lambda length: 0.0)(subject.source.recipe.data.sequence_length)
     if share:
@@ -167,4 +167,4 @@ def held_out(subject: DatasetSubject) -> Iterator[Finding]:
     rows = _first(subject.source.dataset("train"), 16 * SOME)["tokens"].tolist()
     trained = {tuple(row) for row in rows}
     seen = sum(tuple(row) in trained for row in _first(valid)["tokens"].tolist())
-    yield Finding(seen == 0, f"{seen} validation examples are trained on")
+    yield Outcome(seen == 0, f"{seen} validation examples are trained on")

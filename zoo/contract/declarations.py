@@ -8,7 +8,7 @@ import textwrap
 import typing
 from collections.abc import Iterator
 
-from zoo.contract.law import BUILDS, Finding, failed, law, only, passed
+from zoo.contract.law import BUILDS, Outcome, failed, law, only, passed
 from zoo.contract.subject import Subject, alone, first_kind, listed, plain, wraps
 from zoo.encodings.base import Encoding
 from zoo.errors import InputError
@@ -17,7 +17,7 @@ FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual
 
 
 @law(BUILDS, "It can be built, for one layer and for a model.", needs=())
-def can_be_built(subject: Subject) -> Iterator[Finding]:
+def can_be_built(subject: Subject) -> Iterator[Outcome]:
     model = subject.model(num_layers=3)
     for slot in model.encoding.slots:
         if len(set(map(id, slot))) != (3 if slot[0].per_layer else 1):
@@ -34,7 +34,7 @@ def can_be_built(subject: Subject) -> Iterator[Finding]:
     first_kind,
     needs=(),
 )
-def description_is_complete(subject: Subject) -> Iterator[Finding]:
+def description_is_complete(subject: Subject) -> Iterator[Outcome]:
     (description,) = subject.descriptions
     docstring = description.docstring
     first, *rest = docstring.splitlines() or [""]
@@ -60,7 +60,7 @@ def description_is_complete(subject: Subject) -> Iterator[Finding]:
     note = "; ".join(lacks)
     if note and description.builtin:
         yield failed(note)
-    yield Finding(True, f"options described: {len(description.options)}", note=note)
+    yield Outcome(True, f"options described: {len(description.options)}", note=note)
 
 
 def _is_read(cls: type, option: str) -> bool:
@@ -95,7 +95,7 @@ def _is_read(cls: type, option: str) -> bool:
     first_kind,
     needs=(),
 )
-def a_policy_is_an_option(subject: Subject) -> Iterator[Finding]:
+def a_policy_is_an_option(subject: Subject) -> Iterator[Outcome]:
     (description,) = subject.descriptions
     changes = [{}, *({option.name: value} for option in description.options for value in listed(option))]
     limits = set()
@@ -109,7 +109,7 @@ def a_policy_is_an_option(subject: Subject) -> Iterator[Finding]:
         right = {None, 8} <= limits
     else:
         right = all(limit is None or limit > 8 for limit in limits)
-    yield Finding(right, f"{description.extrapolates}; limits when trained at 8: {sorted(limits, key=str)}")
+    yield Outcome(right, f"{description.extrapolates}; limits when trained at 8: {sorted(limits, key=str)}")
 
 
 @law(
@@ -124,7 +124,7 @@ def a_policy_is_an_option(subject: Subject) -> Iterator[Finding]:
     first_kind,
     needs=(),
 )
-def after_training(subject: Subject) -> Iterator[Finding]:
+def after_training(subject: Subject) -> Iterator[Outcome]:
     (description,) = subject.descriptions
     options = {option.name: option for option in description.options}
     own = {"name": subject.spec} if isinstance(subject.spec, str) else subject.spec

@@ -16,7 +16,7 @@ from zoo.contract.law import (
     REACHES,
     SHAPES,
     SPELLED,
-    Finding,
+    Outcome,
     beyond,
     failed,
     farthest,
@@ -38,7 +38,7 @@ LONGEST = 65
     "No unused public name of the class is close to the name of a hook or an attribute of `Encoding`.",
     needs=(),
 )
-def spelled_right(subject: Subject) -> Iterator[Finding]:
+def spelled_right(subject: Subject) -> Iterator[Outcome]:
     known = [name for name in (*vars(Encoding), *Encoding.__annotations__) if name[0] != "_"]
     classes = {type(part) for part in subject.stack.modules() if isinstance(part, Encoding)}
     for cls in classes:
@@ -71,7 +71,7 @@ def _line_of(cls: type[Encoding], name: str = "") -> str:
     "and float32.",
     needs=(),
 )
-def shapes(subject: Subject) -> Iterator[Finding]:
+def shapes(subject: Subject) -> Iterator[Outcome]:
     row, model = subject.tokens(3, 9), subject.model()
     with watched(model):
         logits = model(row)
@@ -89,7 +89,7 @@ def shapes(subject: Subject) -> Iterator[Finding]:
     REACHES,
     "Longer sequences than in training have finite outputs, up to `max_length` where there is such a limit.",
 )
-def reaches(subject: Subject) -> Iterator[Finding]:
+def reaches(subject: Subject) -> Iterator[Outcome]:
     model = subject.model()
     limit = model.encoding.max_length or subject.longest
     for length in sorted({min(limit, length) for length in (subject.length, subject.longest)}):
@@ -105,7 +105,7 @@ def reaches(subject: Subject) -> Iterator[Finding]:
     "queries.",
     needs=(SHAPES, REACHES),
 )
-def shapes_with_padding(subject: Subject) -> Iterator[Finding]:
+def shapes_with_padding(subject: Subject) -> Iterator[Outcome]:
     model, row = subject.model(), subject.tokens(3, 9)
     hint = "with padding, positions are [B,T]: give them an axis for the heads, pos[:, None]"
     with _hinted(hint), watched(model):
@@ -143,7 +143,7 @@ def _does_something(encoding: Encoding) -> bool:
     ),
     needs=(SHAPES, REACHES),
 )
-def changes_the_output(subject: Subject) -> Iterator[Finding]:
+def changes_the_output(subject: Subject) -> Iterator[Outcome]:
     for index, encoding in enumerate(subject.encodings):
         if not _does_something(encoding):
             continue

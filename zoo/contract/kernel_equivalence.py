@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zoo.contract.causality import CACHED, decoded
-from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, failed, farthest, law, only, within
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, failed, farthest, law, only, within
 from zoo.contract.subject import HEADS, Subject, keep_of
 from zoo.encodings.base import AttentionContext, Encoding
 from zoo.models import blocked_attention, kernels
@@ -25,7 +25,7 @@ NO_WEIGHTS_KEPT = mock.patch.object(blocked_attention, "KEPT_LENGTH", 0)
 """In training, as if every table were too large and every sequence a long one."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    # Of the blocks of 16, 64 or 128 queries the last has a single one.
+    # The last block of 16, 64 or 128 queries has a single query.
     "plain": {"length": 129},
     "window": {"window": 5},
     "padding": {"padding": (0, 4)},
@@ -61,7 +61,7 @@ def _in_layout(subject: Subject, kernel: str, name: str) -> Iterator[tuple[torch
     needs_no_weights,
     needs=(PADDED, REPEATS),
 )
-def kernels_agree(subject: Subject) -> Iterator[Finding]:
+def kernels_agree(subject: Subject) -> Iterator[Outcome]:
     # By default training on a CPU takes a kernel of the zoo's own, and SDPA is for evaluation.
     for kernel, name in [*(("auto", name) for name in LAYOUTS), ("sdpa", "window and padding")]:
         (model, actual), (exact, expected) = _in_layout(subject, kernel, name)
@@ -86,7 +86,7 @@ def kernels_agree(subject: Subject) -> Iterator[Finding]:
     "As a table, over distances and point by point, a bias and its gradient are the same.",
     biased,
 )
-def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
+def bias_forms_agree(subject: Subject) -> Iterator[Outcome]:
     causal = subject.kind == "decoder"
     for encoding in (e for e in subject.encodings if e.uses("bias")):
         for first, keys in ((0, 9), (5, 9), (8, 9)):
@@ -136,7 +136,7 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
     needs=(PADDED, CAUSAL, REPEATS, CACHED),
 )
 @torch.no_grad()
-def blocks_equal_full(subject: Subject) -> Iterator[Finding]:
+def blocks_equal_full(subject: Subject) -> Iterator[Outcome]:
     length = 65  # the last block has a single query
     subject = replace(subject, length=length)
     row, padded = subject.tokens(2, length), keep_of((0, 20), length)
@@ -163,7 +163,7 @@ def blocks_equal_full(subject: Subject) -> Iterator[Finding]:
     is_fused,
     needs=(PADDED, REPEATS),
 )
-def fused_kernel(subject: Subject) -> Iterator[Finding]:
+def fused_kernel(subject: Subject) -> Iterator[Outcome]:
     for name in ("plain", "window and padding") if subject.is_default else ("window and padding",):
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
         # no gradients.
@@ -178,7 +178,7 @@ def fused_kernel(subject: Subject) -> Iterator[Finding]:
     needs=(REPEATS,),
     slow=True,
 )
-def one_graph(subject: Subject) -> Iterator[Finding]:
+def one_graph(subject: Subject) -> Iterator[Outcome]:
     model, row = subject.model().train(), subject.tokens(2, 13)
     torch.manual_seed(1)
     expected = model(row)

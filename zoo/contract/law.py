@@ -25,7 +25,7 @@ Condition = Callable[[Any], "str | None"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """Whether a check passed, its numbers, and `share`, the fraction of the bound that they reach."""
 
     passed: bool
@@ -37,7 +37,7 @@ class Finding:
     """File and line of the fault in the plugin, if known."""
 
 
-Trial = Callable[[Any], Iterator[Finding]]
+Trial = Callable[[Any], Iterator[Outcome]]
 
 
 class Fault(Exception):
@@ -48,24 +48,24 @@ class Fault(Exception):
         self.where = where
 
 
-def passed(numbers: str = "") -> Finding:
-    return Finding(True, numbers)
+def passed(numbers: str = "") -> Outcome:
+    return Outcome(True, numbers)
 
 
-def failed(numbers: str, where: str = "") -> Finding:
-    return Finding(False, numbers, where=where)
+def failed(numbers: str, where: str = "") -> Outcome:
+    return Outcome(False, numbers, where=where)
 
 
-def within(difference: float, bound: float, what: str = "largest difference") -> Finding:
+def within(difference: float, bound: float, what: str = "largest difference") -> Outcome:
     """Passes where a difference is at most its bound."""
     share = difference / bound if bound else difference
-    return Finding(difference <= bound, f"{what} {difference:.2g} (bound {bound:.2g})", share)
+    return Outcome(difference <= bound, f"{what} {difference:.2g} (bound {bound:.2g})", share)
 
 
-def beyond(difference: float, bound: float, what: str) -> Finding:
+def beyond(difference: float, bound: float, what: str) -> Outcome:
     """Passes where a difference is larger than its bound."""
     share = bound / difference if difference else float("inf")
-    return Finding(difference > bound, f"{what} {difference:.2g} (at least {bound:.2g})", share)
+    return Outcome(difference > bound, f"{what} {difference:.2g} (at least {bound:.2g})", share)
 
 
 def farthest(actual: Tensor, expected: Tensor) -> float:
@@ -92,7 +92,7 @@ class Law:
         """The reason why it does not apply to this subject; None where it applies."""
         return next((reason for condition in self.conditions if (reason := condition(subject))), None)
 
-    def try_on(self, subject: Any) -> Finding:
+    def try_on(self, subject: Any) -> Outcome:
         """The first finding that failed, or the one closest to its bound; seeds and random state are own."""
         found = [passed()]
         with _isolated():
@@ -162,14 +162,14 @@ class Verdict:
     """The results of one law on all subjects."""
 
     law: Law
-    findings: list[tuple[Any, Finding]] = field(default_factory=list)
+    findings: list[tuple[Any, Outcome]] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
     """Names of the failed laws because of which it was not tried on other subjects."""
     reason: str = ""
     """Why it does not apply to the rest."""
 
     @property
-    def failures(self) -> list[tuple[Any, Finding]]:
+    def failures(self) -> list[tuple[Any, Outcome]]:
         return [(subject, finding) for subject, finding in self.findings if not finding.passed]
 
     @property

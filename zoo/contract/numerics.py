@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.contract.hook_outputs import watched
-from zoo.contract.law import PADDED, REPEATS, Finding, beyond, failed, farthest, law, passed, within
+from zoo.contract.law import PADDED, REPEATS, Outcome, beyond, failed, farthest, law, passed, within
 from zoo.contract.subject import HEADS, WIDTH, Subject, keep_of
 from zoo.encodings.base import AttentionContext, Encoding
 from zoo.encodings.stack import build_encoding
@@ -26,7 +26,7 @@ OF_VALUE, LEAST = 0.1, 0.2
     "Under autocast and as a bf16 model, hooks return the precision of their inputs, and logits are close "
     "to those of float32.",
 )
-def precision(subject: Subject) -> Iterator[Finding]:
+def precision(subject: Subject) -> Iterator[Outcome]:
     row, model = subject.tokens(3, 9), subject.model()
     with torch.autocast(row.device.type, torch.bfloat16), watched(model):
         mixed = model(row)
@@ -47,7 +47,7 @@ def precision(subject: Subject) -> Iterator[Finding]:
     "Every tensor that it creates is on the model's device; on a GPU none is left on the CPU.",
     needs=(PADDED,),
 )
-def device(subject: Subject) -> Iterator[Finding]:
+def device(subject: Subject) -> Iterator[Outcome]:
     model, row, keep = subject.model(), subject.tokens(2, 9), keep_of((0, 4), 9)
     # A tensor created without a device lands on another one than the model's.
     with torch.device("meta"):
@@ -68,7 +68,7 @@ FAR, STRETCH = 100_000, 17
     "the largest.",
     needs=(PRECISION,),
 )
-def far_in_bf16(subject: Subject) -> Iterator[Finding]:
+def far_in_bf16(subject: Subject) -> Iterator[Outcome]:
     """bf16 counts exactly to 256 only, so positions and angles must be float32, rounded once at the end."""
     yield passed("it does not depend on positions")
     causal = subject.kind == "decoder"
@@ -134,7 +134,7 @@ def _results(
 
 def _rounded_once(
     hook: str, actual: Tensor, exact: Tensor, rotated: Tensor | None, context: AttentionContext
-) -> Finding:
+) -> Outcome:
     if hook in ("bias", "score", "logits"):  # in "bias from afar" nothing is masked
         # Masked entries may have any value.
         seen = context.allowed()
@@ -153,7 +153,7 @@ def _rounded_once(
     off = (actual - exact).abs().masked_fill(actual == exact, 0.0).nan_to_num(nan=torch.inf)
     worst = float((off / bound).max())
     hint = "" if worst <= 1 else "; compute positions and angles in float32 and round once, at the end"
-    return Finding(worst <= 1, f"{hook}: {worst:.0%} of the bound, {unit}{hint}", worst)
+    return Outcome(worst <= 1, f"{hook}: {worst:.0%} of the bound, {unit}{hint}", worst)
 
 
 @law(
@@ -162,7 +162,7 @@ def _rounded_once(
     "other, or raises.",
     needs=(REPEATS,),
 )
-def built_on_meta(subject: Subject) -> Iterator[Finding]:
+def built_on_meta(subject: Subject) -> Iterator[Outcome]:
     row, other = subject.tokens(2, 7), subject.model(seed=1)
     try:
         with torch.device("meta"):
@@ -182,7 +182,7 @@ def built_on_meta(subject: Subject) -> Iterator[Finding]:
     "Two models with different initial weights are bitwise equal once one has loaded the other's state dict.",
     needs=(REPEATS,),
 )
-def state_dict_is_complete(subject: Subject) -> Iterator[Finding]:
+def state_dict_is_complete(subject: Subject) -> Iterator[Outcome]:
     row = subject.tokens(2, 7)
     one, other = subject.model(seed=1), subject.model(seed=2)
     yield beyond(farthest(one(row), other(row)), 0.0, "two seeds differ by")

@@ -14,7 +14,7 @@ from zoo.contract.law import (
     REACHES,
     REPEATS,
     SHAPES,
-    Finding,
+    Outcome,
     beyond,
     failed,
     farthest,
@@ -33,7 +33,7 @@ from zoo.models.cache import Cache
     only("it does not claim to be relative", lambda subject: subject.relative),
     needs=(PADDED, REPEATS, CHANGES),
 )
-def shift_invariance(subject: Subject) -> Iterator[Finding]:
+def shift_invariance(subject: Subject) -> Iterator[Outcome]:
     yield within(_moved(subject, 7, 1001), 2e-4)
 
 
@@ -43,7 +43,7 @@ def shift_invariance(subject: Subject) -> Iterator[Finding]:
     only("it claims to be relative", lambda subject: not subject.relative),
     needs=(PADDED, REPEATS, CHANGES),
 )
-def not_shift_invariant(subject: Subject) -> Iterator[Finding]:
+def not_shift_invariant(subject: Subject) -> Iterator[Outcome]:
     endless = all(e.max_length is None and e.num_positions is None for e in subject.encodings)
     moved = _moved(subject, 1001, *([100_003] if endless else []))
     # A change so far below the bound is rounding.
@@ -73,7 +73,7 @@ def _moved(subject: Subject, *shifts: int) -> float:
     ),
     needs=(PADDED, REPEATS),
 )
-def no_positions(subject: Subject) -> Iterator[Finding]:
+def no_positions(subject: Subject) -> Iterator[Outcome]:
     model, row = subject.model(), subject.tokens(2, 13)
     anywhere = torch.randint(500, (2, 13))
     yield within(farthest(model(row, positions=anywhere), model(row)), 1e-5)
@@ -84,7 +84,7 @@ def no_positions(subject: Subject) -> Iterator[Finding]:
     "Integer positions given as floats give the same outputs.",
     needs=(PADDED, REPEATS),
 )
-def float_positions(subject: Subject) -> Iterator[Finding]:
+def float_positions(subject: Subject) -> Iterator[Outcome]:
     model, row, ids = subject.model(), subject.tokens(2, 9), torch.arange(9)
     yield within(farthest(model(row, positions=ids.float()), model(row, positions=ids)), 1e-5)
 
@@ -94,7 +94,7 @@ def float_positions(subject: Subject) -> Iterator[Finding]:
     "A limit comes from a policy or lies beyond the trained length, and longer sequences are refused.",
     needs=(SHAPES, REACHES),
 )
-def beyond_training(subject: Subject) -> Iterator[Finding]:
+def beyond_training(subject: Subject) -> Iterator[Outcome]:
     trained, far = 8, 4 * LENGTH
     model = replace(subject, length=trained).model()
     limit = model.encoding.max_length

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zoo.contract.dataset_laws import recipe_with
-from zoo.contract.law import Finding, Law, Trial, failed, law, passed
+from zoo.contract.law import Law, Outcome, Trial, failed, law, passed
 from zoo.data import open_data
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
@@ -62,7 +62,7 @@ class ProtocolSubject:
     "Where every token is as likely, the loss is the logarithm of the vocabulary's size, and an accuracy is "
     "that of a guess.",
 )
-def exact(subject: ProtocolSubject) -> Iterator[Finding]:
+def exact(subject: ProtocolSubject) -> Iterator[Outcome]:
     task, source = subject.task, subject.source
     rows = [row for row in subject.rows() if row.get("note") is None]
     if not rows:
@@ -78,11 +78,11 @@ def exact(subject: ProtocolSubject) -> Iterator[Finding]:
         else:
             yield failed(f"length {length}: neither loss_nats nor accuracy")
         numbers = f"length {length}: {key} is {row[key]:.6g}, expected {expected:.6g}"
-        yield Finding(math.isclose(row[key], expected, rel_tol=1e-6, abs_tol=1e-9), numbers)
+        yield Outcome(math.isclose(row[key], expected, rel_tol=1e-6, abs_tol=1e-9), numbers)
 
 
 @protocol_law("the same model gets the same numbers again", "Measured twice, all numbers are equal.")
-def again(subject: ProtocolSubject) -> Iterator[Finding]:
+def again(subject: ProtocolSubject) -> Iterator[Outcome]:
     yield passed() if subject.rows() == subject.rows() else failed("the numbers differ")
 
 
@@ -90,7 +90,7 @@ def again(subject: ProtocolSubject) -> Iterator[Finding]:
     "targets do not depend on the lengths asked for",
     "The targets at a length are the same when other lengths are measured too.",
 )
-def same_targets(subject: ProtocolSubject) -> Iterator[Finding]:
+def same_targets(subject: ProtocolSubject) -> Iterator[Outcome]:
     first, both = ({one.targets for one in subject.measured(some)} for some in (LENGTHS[:1], LENGTHS))
     numbers = "" if first <= both else f"{first} for {LENGTHS[:1]} and {both} for {LENGTHS}"
-    yield Finding(first <= both, numbers)
+    yield Outcome(first <= both, numbers)

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from zoo import registry
 from zoo.contract.kernel_equivalence import NO_TABLE_KEPT, NO_WEIGHTS_KEPT, SMALLEST_BLOCKS
-from zoo.contract.law import Finding, failed, law, only, passed, within
+from zoo.contract.law import Outcome, failed, law, only, passed, within
 from zoo.contract.subject import Subject, first_kind, some_tokens, trained
 from zoo.encodings.likely_cause import explained
 from zoo.training.shards import gather_full_state, shard
@@ -51,7 +51,7 @@ def _steps(model: nn.Module, called: nn.Module, batch: Tensor, steps: int) -> It
     "Every parameter has a finite gradient, which is nonzero in the first or the second step.",
     trained,
 )
-def every_parameter(subject: Subject) -> Iterator[Finding]:
+def every_parameter(subject: Subject) -> Iterator[Outcome]:
     heads = subject.size().num_heads
     grouped = {"num_kv_heads": heads // 2} if heads % 2 == 0 else {}
     for style, config in (("plain", {}), ("modern", {**MODERN, **grouped})):
@@ -142,7 +142,7 @@ def _train(subject: Subject, rank: int) -> str | None:
     needs=(GRADIENTS,),
     slow=True,
 )
-def two_processes(subject: Subject) -> Iterator[Finding]:
+def two_processes(subject: Subject) -> Iterator[Outcome]:
     (fault,) = train_in_two([subject])
     done = passed(f"{PROCESSES} processes, {STEPS} steps, equal weights; the same in shards")
     yield done if fault is None else failed(fault)
@@ -163,7 +163,7 @@ quadratic."""
         lambda subject: subject.stack.max_length is None or subject.stack.max_length >= LENGTHS[-1],
     ),
 )
-def memory_grows_linearly(subject: Subject) -> Iterator[Finding]:
+def memory_grows_linearly(subject: Subject) -> Iterator[Outcome]:
     # A small feed-forward, so that a table of scores dominates.
     model = subject.model(d_ff=8)
 

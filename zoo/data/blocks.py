@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from zoo.data.draws import Draws, below, unit
-from zoo.data.text.tokenizer import SPECIAL, TextTokenizer
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
 
 NOT_SCORED = -100
@@ -61,9 +61,11 @@ def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: i
     return windows
 
 
-def _documents(stream: TokenStream, indices: Sequence[int], length: int) -> dict[str, torch.Tensor]:
+def _documents(
+    stream: TokenStream, indices: Sequence[int], length: int, opened: bool = True
+) -> dict[str, torch.Tensor]:
     starts = [int(index) * length for index in indices]
-    rows = np.stack([stream.document_rows(start, start + length) for start in starts])
+    rows = np.stack([stream.document_rows(start, start + length, opened) for start in starts])
     return {"documents": torch.from_numpy(rows)}
 
 
@@ -71,8 +73,9 @@ class MaskedBlocks(Batched):
     """Adjacent windows of `length` tokens, some of which are hidden and predicted.
 
     Each token but the end token is chosen with probability `mask_fraction`; of the chosen 80 % become the
-    mask token, 10 % a random token, 10 % stay. `blocks[i]` is {"tokens": int64 [length], "targets": int64
-    [length]}, targets -100 where not chosen. Source: Devlin et al. 2019 (arXiv:1810.04805), section 3.1.
+    mask token, 10 % a random token that is not special, 10 % stay. `blocks[i]` is {"tokens": int64 [length],
+    "targets": int64 [length]}, targets -100 where not chosen. Source: Devlin et al. 2019 (arXiv:1810.04805),
+    section 3.1.
 
     The choice depends on (seed, epoch) and the token's position in the stream, and not on `length`: the same
     targets are scored at every evaluation length. `set_epoch` draws again; epoch None, for validation, is a
@@ -92,7 +95,8 @@ class MaskedBlocks(Batched):
         self.stream, self.length, self.mask_fraction = stream, length, mask_fraction
         self.separate = separate
         self.mask_token, self.end_token = tokenizer.mask_token, tokenizer.end_token
-        self.vocab_size = tokenizer.vocab_size
+        # Special tokens and ids that are not in use have no bytes.
+        self.ordinary = np.flatnonzero([len(raw) > 0 for raw in tokenizer.token_bytes()])
         self.seed, self.epoch = seed, epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -111,9 +115,9 @@ class MaskedBlocks(Batched):
         words = words.reshape(*tokens.shape, WORDS_PER_TOKEN)
         chosen = (unit(words[..., 0]) < self.mask_fraction) & (tokens != self.end_token)
         fate = unit(words[..., 1])
-        random_token = len(SPECIAL) + below(words[..., 2], self.vocab_size - len(SPECIAL))
+        random_token = self.ordinary[below(words[..., 2], len(self.ordinary))]
         targets = np.where(chosen, tokens, NOT_SCORED)
         tokens = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
         tokens = np.where(chosen & (fate >= 0.9), random_token, tokens)
         made = {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
-        return made | (_documents(self.stream, indices, self.length) if self.separate else {})
+        return made | (_documents(self.stream, indices, self.length, opened=False) if self.separate else {})

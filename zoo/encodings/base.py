@@ -46,7 +46,7 @@ class AttentionContext:
 
     `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `query_offset` is the row
     of the first query among the keys. `keep` [B,S] is False at padding. `documents` [B,S] is the row in which
-    the document of each key begins: a query sees its own document alone, and where it is None all of them.
+    the document of each key begins: a query attends within its document; None: no boundaries.
     `window` is the number of tokens that a query sees on each side it looks to, itself included. `features`
     [B,S,...] is the output of the encoding's `read` for every key.
     """
@@ -64,8 +64,8 @@ class AttentionContext:
     shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
     layer_cache: Any = field(default=None, repr=False, compare=False)
-    """What a layer's encodings keep of each token, each under a name, from one block of queries to the next
-    and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
+    """Values of each token that a layer's encodings keep, each under a name, from one block of queries to the
+    next and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
     `rows`."""
 
     @property
@@ -116,6 +116,17 @@ class AttentionContext:
         return (
             None if self.layer_cache is None or torch.is_grad_enabled() else self.layer_cache.named(name, -2)
         )
+
+    def running_sum(self, x: Tensor) -> Tensor:
+        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding."""
+        if self.keep is not None:
+            x = x * self.keep[..., None]
+        if self.documents is None:
+            return x.cumsum(1)
+        # The sum before a document cancels between two of its tokens, and so needs no gradient.
+        total = x.double().cumsum(1)
+        before = (total - x).detach().gather(1, self.documents[..., None].expand_as(x))
+        return (total - before).to(x.dtype)
 
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
@@ -211,8 +222,8 @@ class Encoding(nn.Module):
     rotation_is_final: bool = False
     """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
-    """Own parameters that are the weight of a linear map or an embedding as wide as the model: they decay as
-    those of `nn.Linear` and `nn.Embedding` do. Tables that enter scores or heads do not."""
+    """Own parameters that are the matrix of a linear map: they decay as the weights of `nn.Linear` do. Tables
+    with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
 
@@ -272,6 +283,8 @@ class Encoding(nn.Module):
 
         They are this instance's own: no other encoding of the model sees them. Called once a forward pass,
         for the new tokens only if there is a cache; `self.training` distinguishes training from evaluation.
+        Separate documents come as sequences of a batch, the shorter ones with padding on the right, whose
+        position is that of the last token.
         """
         return ids
 
@@ -302,8 +315,8 @@ class Encoding(nn.Module):
     def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
         """The bias of all queries and keys, [H,T,S] or [B,H,T,S], in float32.
 
-        As it stands, `bias` of every pair; of every distance where that decides. An encoding whose bias is
-        no pointwise arithmetic may override this instead of `bias`, and is then not `fused`.
+        By default, `bias` of every pair, or of every distance if `distance_only`. An encoding whose bias is
+        not pointwise may override this instead of `bias`, and is then not `fused`.
         """
         head = torch.arange(num_heads, device=context.q_pos.device)
         if self.distance_only and context.consecutive:
@@ -341,6 +354,20 @@ class Encoding(nn.Module):
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
+
+
+@torch.compiler.disable  # the shapes depend on the documents
+def positions_by_document(encoding: Encoding, ids: Tensor) -> Tensor:
+    """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
+    document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1
+    lengths = document.flatten().bincount()
+    rows = torch.arange(int(lengths.max()), device=ids.device).minimum(lengths[:, None] - 1)
+    return encoding.positions(rows, len(lengths)).expand_as(rows)[document, ids]
+
+
+def longest_document(documents: Tensor) -> int:
+    """The number of tokens of the longest document; `documents` as of `AttentionContext`."""
+    return int((torch.arange(documents.shape[1], device=documents.device) - documents).max()) + 1
 
 
 def per_query_and_key(q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ INSIDE = ("alibi", "rope", "sinusoidal", "none")
 
 
 @dataclass(frozen=True)
-class Learned:
+class ParameterCount:
     """The parameters of an encoding itself, in all layers together, and whether it wraps others."""
 
     own: int
@@ -30,7 +30,7 @@ class Learned:
         return f"{self.own:,}"
 
 
-def learned_parameters(name: str) -> Learned:
+def learned_parameters(name: str) -> ParameterCount:
     """The parameters of an encoding with its defaults at the size of comparison.
 
     Raises:
@@ -42,7 +42,7 @@ def learned_parameters(name: str) -> Learned:
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
     wrapped = {p for encoding in parts if encoding not in top for p in encoding.parameters()}
     own = sum(p.numel() for p in set(stack.parameters()) - wrapped)
-    return Learned(own, wraps=len(parts) > len(top))
+    return ParameterCount(own, wraps=len(parts) > len(top))
 
 
 def representative(name: str, size: Size) -> dict[str, Any]:

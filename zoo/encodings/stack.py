@@ -194,7 +194,7 @@ class LayerEncodings:
 
     @property
     def rotation_is_final(self) -> bool:
-        """Whether later tokens leave a rotated key as it is."""
+        """Whether a rotated key can be cached: later tokens do not change it."""
         return bool(self.rotating) and all(self.encodings[i].rotation_is_final for i in self.rotating)
 
     @property

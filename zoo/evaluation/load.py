@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.data.text.tokenizer import CHARACTERS
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
@@ -76,7 +77,7 @@ def _own_data(run: LoadedRun) -> Recipe:
     """The recipe of a model, for the data of its training."""
     recipe = run.task.recipe
     named = getattr(recipe.data, "tokenizer", None)
-    if named is None or Path(named).exists() or not run.tokenizer.is_file():
+    if named in (None, CHARACTERS) or Path(named).exists() or not run.tokenizer.is_file():
         return recipe
     own = recipe.data.model_copy(update={"tokenizer": str(run.tokenizer)})
     return recipe.model_copy(update={"data": own})

@@ -58,7 +58,7 @@ class Attention(nn.Module):
     def weight_blocks(
         self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
     ) -> Iterator[tuple[AttentionContext, Tensor]]:
-        """The attention weights of what `forward` gets, for `rows` queries at a time: their context, with the
+        """Attention weights for the arguments of `forward`, `rows` queries at a time: their context, with the
         keys up to the last that any of them may see, and their weights [B,H,rows,S]. Memory grows with the
         length, not with its square."""
         q_BHTD, k_BHSD, _, scores = self._project(x_BTE, layer, contexts, None)

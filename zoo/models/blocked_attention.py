@@ -26,11 +26,11 @@ BLOCK_ROWS = 128
 1,024 tokens take 0.35 s forward and backward by 128 rows, 0.43 by 64, 0.64 by 32 and 1.03 by 16."""
 
 BLOCK_ELEMENTS = 2**21
-"""Of a block's table [N,R,K] for each thread, for the cache: of many sequences a group is taken at a time.
-Those 16 take 0.40 s all at once."""
+"""Elements of a block's table [N,R,K] per thread, which fit the cache; batches are split into groups. Without
+groups the 16 sequences above take 0.40 s."""
 
 MOST_ELEMENTS = 2**24
-"""At most of a block's table, for the memory: what is one sequence is taken at once, by fewer rows."""
+"""Upper limit of a block's table, for the memory. A single long sequence uses fewer rows per block."""
 
 KEPT_LENGTH = 16
 """The longest sequence whose weights are kept, in head widths: at most that many times the memory of q."""
@@ -132,7 +132,7 @@ class _Blocks:
             if self.bias.shape[2] < self.queries or written:
                 part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype) if over else dlogits
                 return
-            # Of a row for each query every block is first written here, and so are later keys.
+            # With a row for each query every block is first written here, and so are later keys.
             if over == [0]:
                 _sum_of_sequences(dlogits, out=part[0])
             elif over:
@@ -162,7 +162,7 @@ def _sum_of_sequences(x: Tensor, out: Tensor) -> None:
     if len(x) > 4:
         torch.sum(x, 0, dtype=out.dtype, out=out)
         return
-    # Of few and large ones it takes twice as long.
+    # For few and large sequences torch.sum takes twice as long.
     out.copy_(x[0])
     for other in x[1:]:
         out.add_(other)
@@ -177,13 +177,13 @@ def rows_of_block(q: Tensor, k: Tensor, first: int | None) -> int:
     size, queries = q.shape[:2].numel(), q.shape[2]
     rows = min(BLOCK_ROWS, max(16, MOST_ELEMENTS // (size * k.shape[2])))
     if first is not None:
-        # Of few large blocks a causal mask would skip little.
+        # With few large blocks a causal mask would skip little.
         rows = min(rows, max(64, queries // 4))
     return min(rows, queries)
 
 
 def kept_elements(q: Tensor, k: Tensor, first: int | None) -> int:
-    """How many weights all blocks have, or little more where the last block is a smaller one."""
+    """Upper bound on the number of weights in all blocks."""
     size, queries, keys = q.shape[:2].numel(), q.shape[2], k.shape[2]
     if first is not None:
         # The mean of what the first and the last block see, where all have as many rows.
@@ -203,7 +203,7 @@ def _threads() -> int:
 
 
 def sequences(q: Tensor, group: int) -> Iterator[slice]:
-    """Those of one group after the other."""
+    """The slices of the batch, one for each group of sequences."""
     for start in range(0, len(q), group):
         yield slice(start, start + group)
 

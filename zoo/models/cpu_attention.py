@@ -55,7 +55,7 @@ def attend(
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, first: int | None) -> Tensor:
-    # It takes the elements of a vector to lie side by side.
+    # The kernel requires a last stride of 1.
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     if bias is not None and bias.dim() == 2:
         # Each query begins a step further along the line than the one behind it: a view, in turned order.

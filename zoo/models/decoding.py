@@ -48,7 +48,7 @@ class Sampling:
         return torch.multinomial(self.probabilities(logits), 1, generator=generator)[:, 0]
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Those of the draw, [B,V] in float32; only for a temperature above 0."""
+        """Probabilities of the draw, [B,V] in float32; only for a temperature above 0."""
         logits = logits.float()
         # The largest first: a temperature near 0 would take the others to infinity with it.
         logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature

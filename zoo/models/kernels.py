@@ -33,11 +33,11 @@ BLOCK_ROWS = 128
 no table is written: keys later than the last query are skipped."""
 
 MOST_KEPT_ELEMENTS = 2**26
-"""Of a table that autograd keeps, of each layer. Larger ones are recomputed in the backward pass, a block of
-queries at a time, so that memory is linear in length for every encoding."""
+"""Largest score table, in elements per layer, that autograd may keep. Larger tables are recomputed in the
+backward pass, a block of queries at a time, so that memory is linear in length for every encoding."""
 
 GPU_FACTOR = 16
-"""How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
+"""Factor of the size of blocks on a GPU, where launching many small kernels would dominate."""
 
 
 def attend(
@@ -60,7 +60,7 @@ def attend(
         return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     on_cpu, queries, context = cpu_attention.applies(q_BHTD), q_BHTD.shape[2], scores.context
     if kernel == "sdpa" and (context.is_open() or context.is_plain_causal()):
-        # A bias of each key is large far from the start, and a GPU kernel would round it as queries are.
+        # A bias per key grows with the position; GPU kernels would round it to the dtype of the queries.
         bias_BH1S = scores.key_bias(k_BHSD) if on_cpu else None
         if bias_BH1S is not None or not scores.adds_any:
             return _without_table(q_BHTD, k_BHSD, v_BHSV, scores, scale, bias_BH1S)
@@ -161,7 +161,7 @@ def _without_table(
     scale: float,
     bias_BH1S: Tensor | None,
 ) -> Tensor:
-    """Of queries that see every key, or every one up to their own."""
+    """Attention of queries that see every key, or every key up to their own."""
     q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()
     if cpu_attention.applies(q_BHTD):
         return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first=0 if causal else None)
@@ -216,8 +216,8 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale:
     logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
     if not scores.context.is_open():
         logits_BHTS = apply_mask(logits_BHTS, scores.context)
-    # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax. Two
-    # passes over the table that a CPU saves where there is none; elsewhere to know it would be a wait.
+    # Rows without a visible key would give NaN, and so would their gradient: fill them before and after the
+    # softmax. A CPU tests for such rows first; on a GPU the test would synchronize.
     masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf
     known = logits_BHTS.device.type == "cpu" and not torch.compiler.is_compiling()
     if known and not masked_BHT1.any():

@@ -48,7 +48,7 @@ class ScoreTerms:
 
     @property
     def context(self) -> AttentionContext:
-        """That of the first encoding. Rows, mask and `shared` are the same in all."""
+        """The context of the first encoding. Rows, mask and `shared` are the same in all."""
         return self.contexts[0]
 
     @property
@@ -94,7 +94,7 @@ class ScoreTerms:
         return self.content or (q_BHTD, k_BHSD)
 
     def tensors(self) -> list[Tensor]:
-        """Those through which a gradient may flow, besides parameters."""
+        """Tensors through which a gradient may flow, besides parameters."""
         found: list[Tensor] = []
         self._map(lambda x: found.append(x) or x)
         return found
@@ -121,7 +121,7 @@ class ScoreTerms:
         return replace(self, contexts=contexts, content=content, row_scale=row_scale)
 
     def parameters(self) -> list[nn.Parameter]:
-        """Those of the encodings, each once."""
+        """Parameters of the encodings, each once."""
         return list(dict.fromkeys(p for one in self.layer.encodings for p in one.parameters()))
 
     def _with(self, hook: str) -> list[tuple[Encoding, AttentionContext]]:

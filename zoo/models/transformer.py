@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document, positions_by_document
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
@@ -157,8 +157,8 @@ class Transformer(nn.Module):
             cache: earlier tokens; these are appended.
             positions: [T] or [B,T]; by default 0, 1, 2 ..., after those in the cache.
             wanted: [B,T], True at the N positions whose logits to return, as [N,V], row by row.
-            targets: [B,T], the token ids to predict, -100 where nothing is: to return, instead of logits,
-                their losses in nats, without holding all logits at a time.
+            targets: [B,T], token ids to predict, -100 to ignore. If given, returns the losses in nats; the
+                full logits are never held.
             reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation.
             documents: [B,T], the row in which the document of each token begins, to read each document by
                 itself: a token sees its own document, whose first token has position 0. Without padding and
@@ -192,7 +192,7 @@ class Transformer(nn.Module):
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
         past = 0 if cache is None else cache.length
-        self._check_length(past + tokens.shape[1], cached=cache is not None)
+        self._check_length(past + tokens.shape[1], cache is not None, documents)
         contexts = self._contexts(tokens, keep, cache, positions, past, documents)
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
         for index, block in enumerate(self.blocks):
@@ -232,8 +232,10 @@ class Transformer(nn.Module):
                 handle.remove()
         return torch.stack(weights)
 
-    def _check_length(self, length: int, cached: bool) -> None:
+    def _check_length(self, length: int, cached: bool, documents: Tensor | None) -> None:
         limit = self.encoding.max_length
+        if limit is not None and documents is not None and length > limit:
+            length = longest_document(documents)
         if limit is not None and length > limit:
             raise ValueError(f"a sequence of {length} tokens, but the encoding ends at {limit}")
         limit = self.encoding.max_cached_length
@@ -285,7 +287,10 @@ class Transformer(nn.Module):
         def context_of(encoding: Encoding) -> AttentionContext:
             if not encoding.uses("positions"):
                 return plain
-            pos = encoding.positions(ids_BT, batch)
+            if documents is None:
+                pos = encoding.positions(ids_BT, batch)
+            else:
+                pos = positions_by_document(encoding, ids_BT)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
@@ -304,11 +309,12 @@ class Encoder(Transformer):
     causal = False
 
 
-def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float) -> None:
+def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float | Literal["auto"]) -> None:
     """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
 
-    Weights are N(0, weight_std^2); a projection back into the residual stream is divided by sqrt(2 layers),
-    so that the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module
+    Weights are N(0, weight_std^2), with `auto` N(0, 1/columns) for a matrix [rows, columns]. A projection
+    back into the residual stream is divided by sqrt(2 layers), so that the stream's variance does not grow
+    with depth. Gains start at one and offsets at zero; a module
     whose vectors start from something else says so by `starts_from`. Each is drawn from its own generator,
     seeded by (seed, parameter name): two models that differ in their encoding share every other initial
     weight, bit for bit.
@@ -322,7 +328,8 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float
                     usual = 1.0 if name.endswith("weight") else 0.0
                     parameter.fill_(getattr(module, "starts_from", usual))
                     continue
-                into_residual = getattr(module, "into_residual", False)
-                std = weight_std / (2 * num_layers) ** 0.5 if into_residual else weight_std
+                std = parameter.shape[-1] ** -0.5 if weight_std == "auto" else weight_std
+                if getattr(module, "into_residual", False):
+                    std /= (2 * num_layers) ** 0.5
                 generator = torch.Generator().manual_seed(seed_of(seed, name))
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

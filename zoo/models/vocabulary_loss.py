@@ -17,9 +17,9 @@ from torch import Tensor
 from zoo.data.blocks import NOT_SCORED
 
 PART_ELEMENTS = {"cpu": 2**23, "cuda": 2**27}
-"""Of the logits held at a time: many on a GPU, whose kernels are large."""
+"""Logits held at a time: many on a GPU, whose kernels are large."""
 SLICE_ELEMENTS = 2**19
-"""Of the part of them in float32 on a CPU, which stays in its cache."""
+"""Logits in float32 at a time on a CPU, which stay in its cache."""
 
 
 def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def part_elements(device: str) -> int:
-    """Of the logits held at a time on a kind of device."""
+    """The number of logits held at a time on a kind of device."""
     return PART_ELEMENTS["cpu" if device == "cpu" else "cuda"]
 
 

@@ -12,7 +12,7 @@ from zoo.comparison.frame import load
 from zoo.errors import InputError, Problem
 from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
-from zoo.recipe import Recipe, to_recipe, with_locations
+from zoo.recipe import Recipe, Tree, read_located, to_recipe
 from zoo.reports import evaluate as evaluating
 from zoo.reports import fit as training
 from zoo.reports import full_report as reporting
@@ -45,13 +45,12 @@ def fit(
         RunError: training failed; the checkpoints stay in the run folder.
         KeyboardInterrupt: it was stopped; its text has the command that continues.
     """
-    resolved = to_recipe(recipe, sets)
+    from_file = isinstance(recipe, str | Path)
+    resolved, tree = read_located(recipe, sets) if from_file else (to_recipe(recipe, sets), Tree({}))
     try:
         return Run(training.fit(resolved, None if out is None else Path(out), resume))
     except InputError as error:
-        if isinstance(recipe, str | Path):
-            raise with_locations(error, recipe, sets) from error
-        raise
+        raise tree.located(error) from error
 
 
 def evaluate(

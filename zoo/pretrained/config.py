@@ -70,7 +70,7 @@ class Config:
         given = {name: value for name, value in given.items() if value is not None} or given
         name, value = next(iter(given.items()), (names[0], self.defaults[names[0]]))
         if value is REQUIRED:
-            near = nearest(name, self.values)
+            near = nearest(name, self.values.keys() - self.defaults.keys() - NO_CHANGE)
             self.problem(name, f"missing; is it {near!r}?" if near else "missing")
         elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             self.problem(name, f"{value!r} is not of type {' or '.join(one.__name__ for one in kinds)}")

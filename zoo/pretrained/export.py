@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -18,20 +19,20 @@ from typing import Any
 
 import torch
 
+from zoo.data.text.tokenizer import CHARACTERS, TextTokenizer
 from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
-from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem, collect
-from zoo.files import atomic_folder, atomic_write
+from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
+from zoo.pretrained.import_model import GENERATION_CONFIG, PUBLISHED, TOKENIZER
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
 from zoo.runs.folder import EXPORTED, RESULTS, validate_present, write_recipe
 from zoo.runs.load import load_run
+from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
-TOKENIZER = "tokenizer.json"
-SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
 """How far logits may be from the run's, relative to the largest, and on how many at once that is tried."""
 MODELLING = '''\
@@ -99,8 +100,10 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         for file in filter(Path.is_file, (run / TOKENIZER, run / TOKENIZER_CONFIG)):
             shutil.copyfile(file, folder / file.name)
         if form == "hf":
-            exported = _write_hf(task, folder, out)
+            exported = _write_hf(task, folder, out, run / PUBLISHED)
         else:
+            if (run / PUBLISHED).is_dir():
+                shutil.copytree(run / PUBLISHED, folder / PUBLISHED)
             write_safetensors(folder / EXPORTED, checkpoint_content(task, card), dict(task.state_dict()))
             write_recipe(folder, task.recipe)
             exported = Exported(f'zoo.load("{out}")')
@@ -133,8 +136,8 @@ def _validate_for_hf(task: Task, path: Path) -> None:
         raise InputError(f"{', '.join(wrong)} cannot be imported with the model: use the name of a module")
 
 
-def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     from zoo.pretrained.architectures import architecture_for
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
@@ -144,10 +147,17 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     # What the recipe leaves to the model's own rule.
     feed_forward = task.model.blocks[0].feed_forward
     section |= {"d_ff": feed_forward.down.in_features}
-    special = _write_tokenizer(folder, length, own=getattr(task.recipe.data, "tokenizer", None) is None)
+    special: dict[str, Any] = {}
+    if published.is_dir():  # an imported model keeps its special tokens and its options of generation
+        shutil.copytree(published, folder, dirs_exist_ok=True)
+        given = AutoConfig.from_pretrained(published).to_dict()
+        special = {key: value for key, value in given.items() if key.endswith("_token_id")}
+    if not (published / TOKENIZER_CONFIG).is_file():
+        special = _write_tokenizer(task, folder) | special
     architecture, why = architecture_for(section)
     if architecture is None:
-        config = ZooConfig(section, vocab_size, length, task.model.encoding.max_cached_length is None)
+        use_cache = task.model.encoding.max_cached_length is None
+        config = ZooConfig(section, vocab_size, length, use_cache, **special)
         config.architectures = [ZooForCausalLM.__name__]
         names = {"AutoConfig": ZooConfig, "AutoModelForCausalLM": ZooForCausalLM}
         config.auto_map = {auto: f"modeling_zoo.{cls.__name__}" for auto, cls in names.items()}
@@ -157,22 +167,22 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
         config = AutoConfig.for_model(
             architecture.model_type,
             vocab_size=vocab_size,
-            # The defaults are of another vocabulary.
-            **dict.fromkeys(SPECIAL, special),
+            **special,
             **architecture.write(section, length),
         )
         own = {name.removeprefix("model."): value for name, value in dict(task.state_dict()).items()}
         weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM
         config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
     config.dtype = "float32"
-    for key in SPECIAL:
-        setattr(config, key, special)
     config.save_pretrained(folder)
     # Weights of the zoo's own names are a checkpoint of the zoo too.
     beside = checkpoint_content(task, task.card) if architecture is None else {}
     write_safetensors(folder / EXPORTED, beside, weights)
     difference = _difference(task, loader, folder, length, vocab_size)
-    GenerationConfig(**dict.fromkeys(SPECIAL, special), use_cache=config.use_cache).save_pretrained(folder)
+    file = folder / GENERATION_CONFIG
+    options = read_json(file) if file.is_file() else special
+    options |= {} if config.use_cache else {"use_cache": False}
+    atomic_write(file, json.dumps(options, indent=2))  # `transformers` refuses to save some that it reads
     trust = ", trust_remote_code=True" if architecture is None else ""
     loaded_by = f'AutoModelForCausalLM.from_pretrained("{out}"{trust})'
     return Exported(loaded_by, architecture.title if architecture else None, why, difference)
@@ -189,32 +199,31 @@ def _write_modelling(folder: Path, task: Task) -> None:
     atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
 
 
-def _write_tokenizer(folder: Path, length: int, own: bool) -> int | None:
-    """Let `transformers` read tokenizer.json as the zoo does; returns the token that ends a document.
-
-    `own` is whether the zoo has trained it.
-    """
+def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:
+    """Let `transformers` read tokenizer.json as the zoo does; returns the special tokens of the model."""
+    # The defaults of an architecture are of another vocabulary.
+    ids: dict[str, int | None] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
     if not (folder / TOKENIZER).is_file():
-        return None
+        return ids
     from transformers import PreTrainedTokenizerFast
 
     ours = TextTokenizer.load(folder / TOKENIZER)
-    end, mask = (
-        None if one is None else ours.tokenizer.id_to_token(one) for one in (ours.end_token, ours.mask_token)
-    )
-    special = {"bos_token": end, "eos_token": end, "pad_token": end, "mask_token": mask}
+    ids = dict.fromkeys(ids, ours.end_token)
+    if start := start_token(task, ours):
+        ids["bos_token_id"] = start.id
+    special = {key.removesuffix("_id"): token for key, token in ids.items()} | {"mask_token": ours.mask_token}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / TOKENIZER),
-        **{name: token for name, token in special.items() if token is not None},
+        **{key: ours.tokenizer.id_to_token(token) for key, token in special.items() if token is not None},
         # Text that happens to spell a special token is text, as it was in training; others have prompts
         # that spell them.
-        split_special_tokens=own,
+        split_special_tokens=getattr(task.recipe.data, "tokenizer", None) in (None, CHARACTERS),
         clean_up_tokenization_spaces=False,
         padding_side="left",
-        model_max_length=length,
+        model_max_length=task.recipe.data.sequence_length,
     )
     tokenizer.save_pretrained(folder)
-    return ours.end_token
+    return ids
 
 
 @torch.no_grad()

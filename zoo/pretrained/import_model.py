@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from zoo.console import progress_bar
+from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
@@ -29,8 +30,13 @@ from zoo.runs.load import restore_weights
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+CONFIG, GENERATION_CONFIG, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PUBLISHED = "published"
+"""The folder in a run with the files of its origin that `export` gives to other tools again."""
+GIVEN_AGAIN = (
+    CONFIG, GENERATION_CONFIG, "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+)  # fmt: skip
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 MANY = 6  # names in a message
 
@@ -83,7 +89,8 @@ def _download(origin: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(origin, allow_patterns=["*.json", "*.safetensors"]))
+        with hub_or_cache():
+            return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         message = f"no such folder, and it could not be fetched from the hub: {cause}"
@@ -132,8 +139,8 @@ def import_model(
     Returns: the run folder.
 
     Raises:
-        InputError: weights that do not fit the configuration, a tokenizer that cannot be used, a change of
-            the model, or a run of this name.
+        InputError: weights or a tokenizer that do not fit the configuration, a change of the model, or a run
+            of this name.
         OSError: it does not fit.
     """
     last = published.origin.rstrip("/").split("/")[-1]
@@ -145,8 +152,15 @@ def import_model(
         advice = "a model is imported as it was trained; `evaluate --set` changes what may be changed"
         raise InputError(Problem(advice, key=one.partition("=")[0]) for one in changes)
     tokenizer = open_tokenizer(str(published.folder))
-    recipe = recipe_of(published, name, folder / TOKENIZER, sets)
-    task = build_task(recipe, published.decoder.vocab_size)
+    if (rows := published.decoder.vocab_size) < tokenizer.vocab_size:
+        fault = f"{rows} rows of the embedding, but {tokenizer.vocab_size} token ids in {TOKENIZER}"
+        message = f"{fault}; remove the tokens from id {rows} on, or resize the embedding"
+        raise InputError(Problem(message, key="vocab_size", where=str(published.folder / CONFIG)))
+    try:
+        recipe = recipe_of(published, name, folder / TOKENIZER, sets)
+        task = build_task(recipe, rows)
+    except InputError as error:
+        raise InputError(_in_config(one, published) for one in error.problems) from error
     load_weights(task, published)
     card = make_card(recipe, task.model, {"tokenizer": tokenizer.fingerprint}) | _origin(published)
     card["imported"]["start_token"] = tokenizer.start_token
@@ -161,10 +175,23 @@ def import_model(
         with atomic_file(made / LAST) as file:
             torch.save(content, file)
         shutil.copyfile(published.folder / TOKENIZER, made / TOKENIZER)
+        (made / PUBLISHED).mkdir()
+        for file in filter(Path.is_file, map(published.folder.joinpath, GIVEN_AGAIN)):
+            shutil.copyfile(file, made / PUBLISHED / file.name)
         tokenizer.save_end(made)
         write_recipe(made, recipe)
         write_card(made, card)
     return folder
+
+
+def _in_config(problem: Problem, published: Published) -> Problem:
+    """A problem of the recipe, at the key of the configuration that it comes from."""
+    names = {f"model.{ours}": theirs[0] for ours, theirs in published.architecture.names.items()}
+    names["data.sequence_length"] = published.architecture.length[0]
+    key = problem.key or "model.encoding"
+    if problem.where or not key.startswith(("model.", *names)):
+        return problem  # of a change by the user
+    return replace(problem, key=names.get(key, key), where=str(published.folder / CONFIG))
 
 
 def load_weights(task: Task, published: Published) -> None:

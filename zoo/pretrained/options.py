@@ -42,7 +42,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
 """The options of each type of scaling, named as ours, and their defaults."""
 
 
-def rope(config: Config, base: float, partial: float | None = None) -> dict[str, Any]:
+def rope(config: Config, base: float, partial: float | None = None, width: int = 0) -> dict[str, Any]:
     """The encoding of an architecture with rotary embedding: `rope` with its base and its scaling.
 
     Since version 5 `transformers` keeps all of it under `rope_parameters`, before in several keys; of both
@@ -51,6 +51,7 @@ def rope(config: Config, base: float, partial: float | None = None) -> dict[str,
     Args:
         base, partial: where the section does not say; no `partial` for an architecture that rotates whole
             heads.
+        width: of a head, where there is a `partial`.
     """
     length = config.take("max_position_embeddings")
     config.taken.update(("rope_parameters", "rope_scaling"))
@@ -64,7 +65,15 @@ def rope(config: Config, base: float, partial: float | None = None) -> dict[str,
     kind = given.take("rope_type", "type", kind=str)
     spec = {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}
     if partial is not None:
-        spec["partial"] = float(given.take("partial_rotary_factor", kind=NUMBER))
+        part = given.take("partial_rotary_factor", kind=NUMBER)
+        # Some versions write these again, and read them in no other place.
+        config.defaults |= {"rope_theta": spec["base"], "partial_rotary_factor": part}
+        rotated = int(width * part)  # as `transformers` has it
+        if width and (rotated % 2 or not 0 < rotated <= width):
+            inside = "partial_rotary_factor" in given.values
+            key = given.prefix + "partial_rotary_factor" if inside else "rotary_pct"
+            config.problem(key, f"{part} of a head of width {width} is {rotated}, not a number of pairs")
+        spec["partial"] = rotated / max(width, 1)
     if kind not in SCALINGS:
         given.problem("rope_type", f"{kind!r} cannot be imported, only {', '.join(SCALINGS)}")
         return spec
@@ -76,8 +85,11 @@ def rope(config: Config, base: float, partial: float | None = None) -> dict[str,
         spec["original_length"] = given.take(ORIGINAL, kind=(int, NONE)) or length
     for key, default in SCALINGS[kind].items():
         if key != ORIGINAL:
-            optional = (NONE,) if default is None else ()
+            # Of YaRN `transformers` takes the ratio of the lengths for a factor that is null.
+            optional = (NONE,) if default is None or (kind, key) == ("yarn", "factor") else ()
             value = given.take(key, kind=bool if default is True else (float, int, *optional))
+            if (key, value) == ("factor", None):
+                value = length / max(spec["original_length"], 1)
             if value is not None:
                 spec[key] = value if isinstance(value, bool) else float(value)
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
@@ -121,10 +133,13 @@ def head_width(model: Model) -> int:
 def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str, Any]:
     """`rope_parameters` and the length they are for, from the options of the zoo's rope."""
     scaling, factor, base = encoding["scaling"], encoding["factor"], encoding["base"]
-    given: dict[str, Any] = {"rope_type": "default", "partial_rotary_factor": encoding["partial"]}
+    width, part = head_width(model), encoding["partial"]
+    rotated = round(part * width)
+    if int(part * width) != rotated:  # `transformers` does not round
+        part = (rotated + 0.5) / width
+    given: dict[str, Any] = {"rope_type": "default", "partial_rotary_factor": part}
     if scaling == "ntk":
-        width = round(encoding["partial"] * head_width(model))
-        base *= factor ** (width / (width - 2))
+        base *= factor ** (rotated / (rotated - 2))
     elif scaling != "none":
         given |= {"rope_type": scaling, "factor": factor}
     own = [key for key in SCALINGS.get(scaling, ()) if key not in ("factor", ORIGINAL)]

@@ -3,27 +3,26 @@
 from zoo.recipe.json_schema import json_schema
 from zoo.recipe.reader import (
     dump,
-    locate,
+    read_located,
     read_recipe,
     resolve,
     to_recipe,
     validate_trainable,
-    with_locations,
 )
 from zoo.recipe.schema import Recipe
-from zoo.recipe.tree import to_yaml_line
+from zoo.recipe.tree import Tree, to_yaml_line
 from zoo.recipe.validation import recipe_of_run
 
 __all__ = [
     "Recipe",
+    "Tree",
     "dump",
     "json_schema",
-    "locate",
+    "read_located",
     "read_recipe",
     "recipe_of_run",
     "resolve",
     "to_recipe",
     "to_yaml_line",
     "validate_trainable",
-    "with_locations",
 ]

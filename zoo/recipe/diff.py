@@ -17,9 +17,10 @@ MAX_STEPS = "trainer.max_steps"
 ACCUMULATE = "trainer.accumulate_grad_batches"
 
 COMPARED = (ENCODING, "name", "seed")
-"""What comparable runs may differ in, although it makes another run."""
+"""Keys at which comparable runs may differ, although they make another run."""
 FIXED = (*COMPARED, "trainer.limit_val_batches")
-"""What a resumed run may not change besides its weights: all scores of a run are comparable."""
+"""Keys that a resume must not change although they do not affect the weights, so that all scores of a run
+stay comparable."""
 
 Change = tuple[str, Any, Any]
 """A dotted key, and its value in one recipe and in another."""

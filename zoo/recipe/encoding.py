@@ -143,7 +143,7 @@ def _another(old: Any, new: Any) -> str:
 def changed_label(spec: Any, changed: dict[str, Any]) -> str:
     """A resolved encoding in a word, with its changed options: `rope scaling=yarn factor=4`.
 
-    Of an encoding that replaces another, options at their default are left out.
+    Options at their default are left out if an encoding replaces another.
     """
     defaults = {
         dotted((*path, key)): value

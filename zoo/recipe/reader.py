@@ -6,7 +6,6 @@ import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,13 @@ def read_recipe(path: str | Path, sets: Sets = ()) -> Recipe:
         InputError: the sets, the file or its base cannot be read; if all can be read, every problem of the
             recipe.
     """
-    return validate(_read_tree(Path(path), sets), (*RULES, *FOR_TRAINING))
+    return read_located(path, sets)[0]
+
+
+def read_located(path: str | Path, sets: Sets = ()) -> tuple[Recipe, Tree]:
+    """The recipe of `read_recipe`, and its tree with the location of every key."""
+    tree = read_tree(Path(path), sets)
+    return validate(tree, (*RULES, *FOR_TRAINING)), tree
 
 
 def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sets = ()) -> Recipe:
@@ -93,32 +98,8 @@ def validate_trainable(recipe: Recipe) -> None:
         raise InputError([Problem(message, key=dotted(path)) for path, (message, _) in broken.items()])
 
 
-def with_locations(error: InputError, path: str | Path, sets: Sets) -> InputError:
-    """The problems of a run of a recipe file, each with the location of its key."""
-    return InputError(
-        replace(problem, where=locate(path, sets, problem.key))
-        if problem.key is not None and problem.where is None
-        else problem
-        for problem in error.problems
-    )
-
-
-def locate(path: str | Path, sets: Sets, key: str) -> str | None:
-    """The location of a dotted key of a recipe, or of its nearest parent: `file:line` or `--set key=value`.
-
-    Args:
-        path, sets: those of `read_recipe`.
-
-    Returns: None where the file cannot be read (any more).
-    """
-    try:
-        tree = _read_tree(Path(path), sets)
-    except InputError:
-        return None
-    return tree.location(tuple(int(part) if part.isdecimal() else part for part in key.split(".")))
-
-
-def _read_tree(path: Path, sets: Sets) -> Tree:
+def read_tree(path: Path, sets: Sets) -> Tree:
+    """A recipe file over its base, with the sets over both; not validated."""
     settings = _parse_sets(sets)
     if not path.exists():
         hint = _near_file(path) or "; `zoo list recipes` lists them"

@@ -97,13 +97,14 @@ def groups_divide_heads(groups: int | None, heads: int) -> Fault:
 @rule("model.window", "model.num_layers")
 def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
     if isinstance(windows, list | tuple) and len(windows) > layers:
-        return f"a pattern of {len(windows)} in {layers} layers: the last {len(windows) - layers} are unused"
+        unused = len(windows) - layers
+        return f"pattern has {len(windows)} entries but num_layers is {layers}; the last {unused} are unused"
 
 
 @rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
 def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) -> Fault:
     number = number_of_devices(devices)
-    # Those that are not known yet are checked when the run starts.
+    # `auto` is checked when the run starts.
     return None if number is None else batch_fault(batch, number, nodes, accumulate)
 
 
@@ -123,7 +124,7 @@ def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
     accumulate, limit = trainer.get("accumulate_grad_batches", 1), trainer.get("limit_train_batches")
     if accumulate == 1 or not limits_epochs(trainer) or limit % accumulate == 0:
         return None
-    message = f"{limit} may end an epoch amid a step: take a multiple of accumulate_grad_batches {accumulate}"
+    message = f"{limit} is not a multiple of accumulate_grad_batches {accumulate}; an epoch ends in a step"
     return {("trainer", "limit_train_batches"): message}
 
 

@@ -61,8 +61,8 @@ class ModelConfig(Section):
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """Normalisation before each sub-layer."""
     norm_eps: Annotated[Number, Field(gt=0, lt=1)] | None = None
-    """What normalisation adds to a variance or a mean square. null: 1e-5 in layernorm; in rmsnorm the machine
-    epsilon of the precision that it is computed in."""
+    """Constant that normalisation adds to a variance or a mean square. null: 1e-5 in layernorm; in rmsnorm
+    the machine epsilon of the precision that it is computed in."""
     norm_bias: Flag = True
     """Whether layernorm has an offset besides its gain."""
     embedding_norm: Flag = False
@@ -75,9 +75,10 @@ class ModelConfig(Section):
     """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
-    init_std: Annotated[Number, Field(gt=0, lt=10)] = 0.02
+    init_std: Annotated[Number, Field(gt=0, lt=10)] | Literal["auto"] = 0.02
     """Standard deviation of the initial weights; of projections into the residual stream it is divided by
-    sqrt(2 num_layers)."""
+    sqrt(2 num_layers). auto: 1/sqrt(width of a matrix's input), so that the first scores do not shrink with
+    d_model; of the token embedding 1/sqrt(d_model)."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
     window: Annotated[WindowPattern, AfterValidator(_shortest_pattern)] = None
@@ -120,10 +121,6 @@ class CheckpointConfig(Section):
     keep_every_n_steps: Annotated[Positive | None, Affects("results")] = None
     """Steps between two checkpoints that are kept beside the last one, as checkpoints/step-N.ckpt, for
     `evaluate RUN --checkpoints all`. null: none."""
-    sharded: Annotated[Flag | Literal["auto"], Affects("results")] = "auto"
-    """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder next to
-    the checkpoint, instead of the first one all of them into the file; any number of processes continues from
-    either. auto: where weights and the optimizer's moments are over 2 GiB."""
 
 
 class WandbConfig(Section):
@@ -135,8 +132,8 @@ class WandbConfig(Section):
     """The group of runs in the project. null: none."""
 
 
-# Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2.
 LONGEST_NAME = 200
+"""Characters of a run's name. A file system takes names of 255 bytes; a second run of the name is NAME-2."""
 
 
 class Recipe(Section):
@@ -147,7 +144,7 @@ class Recipe(Section):
         Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME),
     ]
     """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
-    # What the encodings' code is, is on the card, and compared.
+    # The card records the code of the encodings, and `compare` compares it.
     plugins: Annotated[tuple[Text, ...], Affects(None, after_training=True)] = ()
     """Python files that register further encodings; relative to the recipe's file."""
     seed: Seed = 0

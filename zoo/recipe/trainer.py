@@ -67,7 +67,7 @@ class TrainerConfig(Section):
     accumulate_grad_batches: Annotated[Positive, Affects("rounding")] = 1
     """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
     val_check_interval: Annotated[CountOrFraction | None, Affects("results")] = None
-    """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
+    """Optimizer steps between two validations, or a fraction of an epoch. null: as often as checkpoints."""
     limit_val_batches: Annotated[
         Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Affects("results")
     ] = None

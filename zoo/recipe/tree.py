@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,18 @@ class Tree:
         if not is_from_command_line(where):
             where = next(filter(is_from_command_line, map(self.location, involved)), where)
         return Problem(message, key=dotted(path) or None, where=where)
+
+    def located(self, error: InputError) -> InputError:
+        """An error with the location of each problem that names a key."""
+
+        def place(one: Problem) -> str | None:
+            if one.key is None or one.where is not None:
+                return one.where
+            return self.location(
+                tuple(int(part) if part.isdecimal() else part for part in one.key.split("."))
+            )
+
+        return InputError(replace(one, where=place(one)) for one in error.problems)
 
     def put(self, path: KeyPath, value: Any, where: str | None) -> None:
         """Set one key, making the mappings above it.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from zoo import registry
-from zoo.errors import InputError, Problem, nearest
+from zoo.errors import InputError, Problem
 from zoo.recipe.encoding import ENCODING, Faults, check_encoding
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.rules import RULES, Rule, broken_rules
@@ -21,18 +20,17 @@ from zoo.recipe.tree import Tree, is_from_command_line
 
 LENGTH_FACTORS = (1, 2, 4)
 """The lengths of evaluation by default, as multiples of the trained length."""
-UNKNOWN = re.compile(rf"no ({'|'.join(registry.KINDS)}) '")
-"""How the message of a name that is not registered begins."""
 
 
 def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
     """The recipe of a tree.
 
     Raises:
-        InputError: every problem; but names that a broken plugin may define are not looked for.
+        InputError: every problem; those of plugins alone, which may define names and options.
     """
     values = copy.deepcopy(tree.values)
-    plugins = _plugin_faults(values)
+    if plugins := _plugin_faults(values):
+        raise InputError(tree.problem(path, message) for path, message in plugins.items())
     unsure = _fill_in(values)
     faults = _name_faults(values)
     model = _as(dict, values.get("model"))
@@ -47,11 +45,7 @@ def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
     trainer = _as(dict, values.get("trainer"))
     owned = [key for key in trainer if key in OWNED]
     faults |= {("trainer", key): f"cannot be set in a recipe: {OWNED[key]}" for key in owned}
-    broken = broken_rules(values, [*faults, *unsure, *plugins], rules)
-    if plugins:
-        faults = {path: text for path, text in faults.items() if not UNKNOWN.match(text)} | plugins
-        broken = {path: rule for path, rule in broken.items() if not UNKNOWN.match(rule[0])}
-
+    broken = broken_rules(values, [*faults, *unsure], rules)
     problems = [tree.problem(path, message) for path, message in faults.items()]
     problems += [tree.problem(path, *rule) for path, rule in broken.items() if path not in faults]
     if problems or recipe is None:
@@ -96,6 +90,7 @@ def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
     for name in Recipe.model_fields:
         if values.get(name, ...) is None:
             del values[name]  # `checkpoint:` with nothing under it changes nothing
+    _as(dict, values.get("checkpoint")).pop("sharded", None)  # stored by versions that wrote shards
     data, model = _as(dict, values.get("data")), _as(dict, values.get("model"))
     usual = usual_task(data.get("name"), model.get("kind"))
     # Where data or kind are wrong there is a problem already; any task will do to find the others.
@@ -115,7 +110,7 @@ def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
 
 
 def _name_faults(values: dict[str, Any]) -> Faults:
-    """The names that are not registered; each is replaced by the nearest, whose keys are probably meant."""
+    """The names that are not registered."""
     faults: Faults = {}
     for section, kinds in NAMES.items():
         value = _as(dict, values.get(section))
@@ -123,7 +118,6 @@ def _name_faults(values: dict[str, Any]) -> Faults:
             name = name_in(section, key, value)
             if isinstance(name, str) and name not in kind.all():
                 faults[section, key] = kind.unknown(name)
-                value[key] = nearest(name, kind.names()) or name
     return faults
 
 

@@ -18,7 +18,7 @@ from zoo.comparison.comparable import (
 from zoo.comparison.run_info import RunInfo
 from zoo.comparison.runs import read_runs
 from zoo.console import table
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.figures.style import check_panels
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.report import OUT, Report, build
@@ -52,8 +52,8 @@ def compare(
         report = replace(report, command=f"{report.command} --panels {','.join(panels)}")
     print(console(report, *terminal()), flush=True)
     written = write_report(report, out, panels)
-    print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
-    print(f"\n{printable(report.verdict)}", flush=True)
+    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
+    print(f"\n{report.verdict}", flush=True)
     return report
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.comparison.commands import command, options
 from zoo.comparison.frame import MEASURES
 from zoo.console import table
-from zoo.errors import InputError, Problem, RunError, printable
+from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, flat_rows, merged
 from zoo.evaluation.store import EVALUATION
@@ -50,7 +50,7 @@ def evaluate(
             finally:
                 # Measurements are shown, even if they cannot be stored or a later run fails.
                 if is_first_process() and own:
-                    folders[printable(shortest(run.folder / EVALUATION))] = None
+                    folders[shortest(run.folder / EVALUATION)] = None
                     # Only their paths tell runs of one recipe apart.
                     show_results(run.folder, own, shortest(run.path) if len(paths) > 1 else None)
             done.append(run.path)
@@ -94,7 +94,7 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
         rows = pd.DataFrame(own_rows)
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
-            print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")
+            print(f"\n{path}: {measure} by step and length ({protocol})")
             scores = own.pivot_table(measure, "step", "length", aggfunc="first")
             header = ["step", *map(str, scores.columns)]
             lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]

@@ -13,7 +13,7 @@ from zoo.comparison.run_info import RunInfo
 from zoo.comparison.runs import read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
@@ -60,7 +60,7 @@ def report(
     ]
     atomic_write(out, report_page(made, sections))
     if made.verdict:
-        print(printable(made.verdict))
+        print(made.verdict)
     print(f"done: {out} has all of {len(runs)} run{'s' * (len(runs) > 1)}; open it in a browser", flush=True)
     return made
 

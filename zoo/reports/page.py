@@ -7,13 +7,10 @@ plotly. Its security policy forbids every request.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Union
-
-from zoo.errors import printable
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -123,13 +120,13 @@ def page(title: str, sections: Iterable[Section]) -> str:
         f'<meta name="generator" content="{GENERATOR}">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,">\n<title>{_text(title)}</title>\n<style>{STYLE}</style>\n{script}'
-        f"</head>\n<body>\n<h1>{_text(title)}</h1>\n{body}\n</body>\n</html>\n"
+        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n{script}'
+        f"</head>\n<body>\n<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
     )
 
 
 def section_html(section: Section) -> str:
-    heading = f"<h2>{_text(section.heading)}</h2>\n" if section.heading else ""
+    heading = f"<h2>{escape(section.heading)}</h2>\n" if section.heading else ""
     return f"<section>\n{heading}{_parts(section.parts)}\n</section>"
 
 
@@ -140,19 +137,19 @@ def _parts(parts: Iterable[Part]) -> str:
 def _part(part: Part) -> str:
     match part:
         case str():
-            return f"<p>{_text(part)}</p>"
+            return f"<p>{escape(part)}</p>"
         case Table():
             return table_html(part)
         case Picture(svg, caption):
             source = base64.b64encode(svg).decode()
-            image = f'<img alt="{_text(caption)}" src="data:image/svg+xml;base64,{source}">'
-            return f"<figure>{image}<figcaption>{_text(caption)}</figcaption></figure>"
+            image = f'<img alt="{escape(caption)}" src="data:image/svg+xml;base64,{source}">'
+            return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
         case Code(text):
-            return f"<pre><code>{_text(text)}</code></pre>"
+            return f"<pre><code>{escape(text)}</code></pre>"
         case Folded(summary, parts):
-            return f"<details><summary>{_text(summary)}</summary>\n{_parts(parts)}\n</details>"
+            return f"<details><summary>{escape(summary)}</summary>\n{_parts(parts)}\n</details>"
         case Warned(text, reasons):
-            return f'<div class="warning"><strong>{_text(text)}</strong>{_list(reasons)}</div>'
+            return f'<div class="warning"><strong>{escape(text)}</strong>{_list(reasons)}</div>'
         case list() | tuple():
             return _list(part)
     plot = part.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
@@ -161,16 +158,16 @@ def _part(part: Part) -> str:
 
 def table_html(table: Table) -> str:
     """A table that scrolls sideways within the page."""
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in table.header)
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = []
     for index, (name, *cells) in enumerate(table.rows):
         texts = [
-            f"<td><b>{_text(cell)}</b></td>" if (index, column) in table.bold else f"<td>{_text(cell)}</td>"
+            f"<td><b>{escape(cell)}</b></td>" if (index, column) in table.bold else f"<td>{escape(cell)}</td>"
             for column, cell in enumerate(cells)
         ]
-        rows.append(f"<tr><th>{_text(name)}</th>{''.join(texts)}</tr>")
-    caption = f"<caption>{_text(table.caption)}</caption>" if table.caption else ""
-    notes = "".join(f'<p class="notes">{_text(note)}</p>' for note in table.notes)
+        rows.append(f"<tr><th>{escape(name)}</th>{''.join(texts)}</tr>")
+    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    notes = "".join(f'<p class="notes">{escape(note)}</p>' for note in table.notes)
     body = "\n".join(rows)
     return (
         f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
@@ -179,9 +176,4 @@ def table_html(table: Table) -> str:
 
 
 def _list(items: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in items) + "</ul>"
-
-
-def _text(text: str) -> str:
-    """Escaped text, with control characters written out."""
-    return escape(re.sub(r"[^\n]+", lambda line: printable(line[0]), text))
+    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"

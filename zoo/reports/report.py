@@ -19,7 +19,7 @@ from zoo.comparison.models import models_results
 from zoo.comparison.run_info import RunInfo
 from zoo.comparison.runs import read_runs, training_speed, validated_recipe
 from zoo.comparison.statistics import costs, only_rivals, summary
-from zoo.errors import InputError, Problem, printable
+from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement
 from zoo.files import shortest
 from zoo.runs.card import read_card
@@ -165,7 +165,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
         seeded, labelled = recipe | {"seed": seed}, card | {"encoding": encoding}
         runs.append(RunInfo(shortest(folder), seeded, labelled, tuple(own), speed=speed))
-        series.append(Series(printable(label), (runs[-1],), own[0].changed))
+        series.append(Series(label, (runs[-1],), own[0].changed))
     results = Results.of(unique(series))
     table = summary(results)
     names = sorted({one.run for own in same.values() for one in own})

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from zoo.errors import printable
 from zoo.reports.page import Code, Folded, Part, Table, Warned
 from zoo.reports.report import Report
 from zoo.reports.sections import parts
@@ -37,20 +36,20 @@ def console(report: Report, width: int | None = None, bold: bool = False) -> str
             case Table():
                 shown.append(_table_text(part, width, bold))
             case Warned(text, reasons):
-                shown.append("\n  ".join(map(printable, (f"{text}:", *reasons))))
+                shown.append("\n  ".join([f"{text}:", *reasons]))
             case Folded(summary, lines):
                 shown.append("\n".join([f"{summary}:", *map(_item, lines)]))
             case str():
-                shown.append(printable(part))
+                shown.append(part)
     return "\n\n".join(shown)
 
 
 def _item(part: Part) -> str:
-    return f"    {printable(part.text)}" if isinstance(part, Code) else f"- {printable(str(part))}"
+    return f"    {part.text}" if isinstance(part, Code) else f"- {part}"
 
 
 def _table_text(table: Table, width: int | None, bold: bool) -> str:
-    rows, notes = [list(map(printable, row)) for row in (table.header, *table.rows)], [*table.notes]
+    rows, notes = [table.header, *table.rows], [*table.notes]
     if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
         rows = [[name, *(re.sub(r" \([^()]*\d\)", "", cell) for cell in cells)] for name, *cells in rows]
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
@@ -63,8 +62,8 @@ def _table_text(table: Table, width: int | None, bold: bool) -> str:
                 for column, cell in enumerate(aligned)
             ]
         lines.append("  ".join(aligned).rstrip())
-    title = printable(table.caption)
-    return "\n".join([f"{BOLD}{title}{PLAIN}" if bold else title, *lines, *map(printable, notes)])
+    title = table.caption
+    return "\n".join([f"{BOLD}{title}{PLAIN}" if bold else title, *lines, *notes])
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -88,7 +87,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
                 shown.append("\n> - ".join([f"> **{_plain(text)}**", *map(_plain, reasons)]))
             case Folded(summary, lines):
                 items = "\n".join(
-                    f"\n      {printable(one.text)}\n" if isinstance(one, Code) else f"- {_plain(str(one))}"
+                    f"\n      {one.text}\n" if isinstance(one, Code) else f"- {_plain(str(one))}"
                     for one in lines
                 )
                 shown.append(f"<details><summary>{summary}</summary>\n\n{items}\n\n</details>")
@@ -111,7 +110,7 @@ def _table_markdown(table: Table) -> str:
 
 def _plain(text: str) -> str:
     """Text on one line without Markdown or HTML."""
-    return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(printable(text), quote=False))
+    return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(text, quote=False))
 
 
 def _line(cells: Iterable[str]) -> str:

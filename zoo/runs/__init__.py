@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and reading it back: its folder, its card, its checkpoints."""
+"""Files of a run, and reading them back: its folder, its card, its checkpoints."""

@@ -107,12 +107,12 @@ def _note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, An
 
 
 def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:
-    """What a model was trained on, by its checkpoint's card, and is another now: a sentence on each."""
+    """Differences between the training data on the card and the data now: a sentence on each."""
     then = (card or {}).get("fingerprint", {})
     name = source.recipe.data.name
     words = {
         "tokenizer": "the training text gives another tokenizer",
-        "corpus": f"the text of {name!r} has changed" if source.kind == "text" else f"{name!r} is made anew",
+        "corpus": f"the {'text' if source.kind == 'text' else 'generator'} of {name!r} has changed",
     }
     return [
         f"{word} ({then[key][:12]} then, {source.fingerprint[key][:12]} now)"

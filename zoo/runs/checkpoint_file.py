@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from zoo.errors import InputError
-from zoo.runs.checkpoint_shards import BadCheckpoint, with_shards
 
 SAFETENSORS = ".safetensors"
 METADATA = "positional_encoding_zoo"
@@ -23,6 +22,10 @@ METADATA = "positional_encoding_zoo"
 FOREIGN = "not a checkpoint of the zoo"
 KEYS = ("hyper_parameters", "state_dict", "global_step")
 """Every checkpoint has them."""
+
+
+class BadCheckpoint(Exception):
+    """It is damaged, or not a checkpoint of the zoo; the text says why."""
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             with path.open("rb") as file:
                 _verify_checksums(file)
                 file.seek(0)
-                content = with_shards(path, _load(file))
+                content = _load(file)
         if missing := [key for key in KEYS if not isinstance(content, dict) or key not in content]:
             raise BadCheckpoint(f"{FOREIGN}: without {', '.join(missing)}")
         own = content["hyper_parameters"]  # any model of Lightning may have them
@@ -84,7 +87,7 @@ def _load_safetensors(path: Path) -> dict[str, Any]:
 
 
 def alternatives(path: Path) -> str:
-    """What can be done about a checkpoint that cannot be used: a sentence."""
+    """Remedy for a checkpoint that cannot be used: a sentence."""
     others = sorted(file.name for file in path.parent.glob("*.ckpt") if file.name != path.name)
     if others:
         return (

@@ -35,7 +35,7 @@ BEST = CHECKPOINTS / "best.ckpt"
 EXPORTED = Path("model.safetensors")
 """The weights in a folder that `export` has made."""
 RESULTS = Path("evaluation") / "lengths.json"
-# What `atomic_file` writes before it has its name.
+# Temporary files of `atomic_file`.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
 

@@ -19,7 +19,7 @@ from zoo.tasks.task import Task
 
 KEY = "init_from"
 ENCODING = "model.encoding."
-"""What the names of an encoding's parameters and buffers begin with."""
+"""Prefix of the names of an encoding's parameters and buffers."""
 SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
            "norm_eps", "norm_bias", "embedding_norm", "activation", "bias", "parallel_residual", "qk_norm",
            "tie_embeddings")  # fmt: skip
@@ -42,7 +42,7 @@ class Origin:
 
 
 def read_init_from(path: str) -> Origin:
-    """What a run folder (its last checkpoint) or a checkpoint gives to start from; none of its code is run.
+    """The weights and facts of a run folder (its last checkpoint) or a checkpoint; none of its code is run.
 
     Raises:
         InputError: nothing usable there.

@@ -12,12 +12,14 @@ from zoo.files import atomic_write
 from zoo.runs.folder import METRICS, TUNED
 from zoo.runs.metrics_csv import read_metrics
 from zoo.sweep.grid import Grid, Point, points
-from zoo.sweep.plan import Run
+from zoo.sweep.plan import PlannedRun
 
 LOSS = "val/loss"
 
 
-def choose(runs: Sequence[Run], grid: Grid, failed: Collection[str]) -> tuple[list[Run], list[str]]:
+def choose(
+    runs: Sequence[PlannedRun], grid: Grid, failed: Collection[str]
+) -> tuple[list[PlannedRun], list[str]]:
     """The runs of each encoding's best point, by the mean of the last validation losses over the seeds.
 
     Validation has the trained length. A point is not chosen where one of its runs failed. The folder of each

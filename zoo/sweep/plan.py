@@ -32,11 +32,11 @@ OWNED = {
 }
 MAX_OPTION, MAX_SLUG = 24, 80  # characters
 UNSAFE = r"[^A-Za-z0-9._-]+"
-"""What a file name shall not have."""
+"""Characters that are replaced in a file name."""
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One cell of the matrix: a recipe and the folder of its run."""
 
     name: str
@@ -122,7 +122,7 @@ def plan(
     sets: Sequence[str],
     out: Path,
     grid: Grid | None = None,
-) -> tuple[str, list[Run]]:
+) -> tuple[str, list[PlannedRun]]:
     """Every run, seed by seed, so that a sweep that is stopped has compared all encodings at some seeds.
 
     Args:
@@ -174,7 +174,7 @@ def plan(
             name = "_".join((slug, recipe_name, *map(_point_slug, point), f"s{seed}"))
             recipe = recipes[item, point, seed].model_copy(update={"name": name})
             label, own = encoding_label(recipe.model.encoding), _sets((*sets, *point), item, seed, name)
-            runs.append(Run(name, slug, label, point, seed, recipe, file, own, out / name))
+            runs.append(PlannedRun(name, slug, label, point, seed, recipe, file, own, out / name))
     return recipe_name, runs
 
 

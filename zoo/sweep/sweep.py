@@ -26,7 +26,7 @@ from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.choice import choose
 from zoo.sweep.grid import Grid
-from zoo.sweep.plan import Run, plan
+from zoo.sweep.plan import PlannedRun, plan
 
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
@@ -146,14 +146,14 @@ class Sweep:
             command += ["--grid", f"{key}={to_yaml_line(list(values))[1:-1]}"]
         return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
 
-    def _plan(self) -> tuple[str, list[Run], list[Run]]:
+    def _plan(self) -> tuple[str, list[PlannedRun], list[PlannedRun]]:
         """The name of the sweep, its runs, and the unfinished ones.
 
         Raises:
             InputError: every obstacle to any run, or to the comparison.
         """
         name, runs = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out, self.grid)
-        todo: list[Run] = []
+        todo: list[PlannedRun] = []
         problems: list[Problem] = []
         with collect(problems):
             validate_out(self._comparison(name))
@@ -168,7 +168,7 @@ class Sweep:
             _note(f"all {_count(runs)} of {name} are finished already")
         return name, runs, todo
 
-    def _compare(self, name: str, runs: Sequence[Run], failed: Mapping[str, str]) -> None:
+    def _compare(self, name: str, runs: Sequence[PlannedRun], failed: Mapping[str, str]) -> None:
         """Compare the runs that have not failed. Raises RunError where some have, once that is done."""
         not_compared: InputError | RunError | None = None
         done = [run for run in runs if run.name not in failed]
@@ -199,7 +199,9 @@ class Sweep:
     def _comparison(self, name: str) -> Path:
         return self.out / f"{name}_comparison"
 
-    def _announce(self, name: str, runs: Sequence[Run], todo: Sequence[Run], how: str = "") -> None:
+    def _announce(
+        self, name: str, runs: Sequence[PlannedRun], todo: Sequence[PlannedRun], how: str = ""
+    ) -> None:
         labels = ", ".join(dict.fromkeys(run.label for run in runs))
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
         done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
@@ -241,9 +243,9 @@ def environments(
 class _Processes:
     """The runs as processes of this machine: at most one in each of `environments` at a time."""
 
-    def __init__(self, runs: Sequence[Run], environments: Sequence[Mapping[str, str]]):
+    def __init__(self, runs: Sequence[PlannedRun], environments: Sequence[Mapping[str, str]]):
         self.waiting, self.free = deque(runs), deque(environments)
-        self.going: dict[subprocess.Popen, tuple[Run, Mapping[str, str], float]] = {}
+        self.going: dict[subprocess.Popen, tuple[PlannedRun, Mapping[str, str], float]] = {}
         """Run, environment and start of each process."""
         self.finished: list[str] = []
         self.failed: dict[str, str] = {}
@@ -274,7 +276,7 @@ class _Processes:
                         process.wait()
         return self.failed
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: PlannedRun) -> None:
         run.log.parent.mkdir(parents=True, exist_ok=True)
         environment = self.free.popleft()
         with run.log.open("ab") as log:
@@ -332,5 +334,5 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _count(runs: Sequence[Run]) -> str:
+def _count(runs: Sequence[PlannedRun]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"

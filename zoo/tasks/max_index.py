@@ -10,7 +10,7 @@ from zoo.tasks.task import Task, split_by_length
 
 
 @register.task("max_index")
-class MaxIndex(Task):
+class MaxIndexTask(Task):
     """Point at the first largest token.
 
     The answer is a pointer: one logit for each position, a softmax over the sequence. It has an output for

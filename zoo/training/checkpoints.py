@@ -16,7 +16,6 @@ from lightning.pytorch.callbacks import Checkpoint
 from zoo.files import atomic_file
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.checkpoint_shards import remove_old_shards
 from zoo.runs.folder import BEST, LAST, kept_checkpoint
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
         with atomic_file(path) as file:
             torch.save(checkpoint, file)
-        remove_old_shards(path.parent)
 
 
 class BestCheckpoint(Checkpoint):

@@ -154,11 +154,10 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
 
 @contextmanager
 def logging_ended(recipe: Recipe) -> Iterator[None]:
-    """After the block Weights & Biases and MLflow do not log the next training of this process into this run.
+    """After the block Weights & Biases does not log the next training of this process into this run.
 
-    Raises InputError for their errors, such as a missing key or server.
+    Raises InputError for errors of it and of MLflow, such as a missing key or server.
     """
-    before = os.environ.get(TRACKING_URI)
     try:
         yield
     except Exception as error:
@@ -171,10 +170,3 @@ def logging_ended(recipe: Recipe) -> Iterator[None]:
             import wandb
 
             wandb.finish(exit_code=int(sys.exc_info()[0] is not None))
-        if "mlflow" in recipe.logging:
-            import mlflow
-
-            mlflow.set_tracking_uri(before)  # Lightning has set it for the process and its environment
-            os.environ.pop(TRACKING_URI, None)
-            if before is not None:
-                os.environ[TRACKING_URI] = before

@@ -10,7 +10,6 @@ from torch import nn
 
 from zoo.data import build_dataset
 from zoo.data.text.datasets import TokenizedText
-from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError
 from zoo.launch.devices import devices_taken
 from zoo.models.transformer import FeedForward
@@ -124,8 +123,8 @@ def plan_of(recipe: Recipe) -> Plan:
     if isinstance(dataset, TokenizedText):
         with suppress(InputError):  # the data may be missing here
             tokens = dataset.tokens(build=False)
-    named = getattr(dataset, "tokenizer", None)
-    known = tokens.tokenizer if tokens else named and open_tokenizer(named)
+    given = dataset.given_tokenizer() if isinstance(dataset, TokenizedText) else None
+    known = tokens.tokenizer if tokens else given
     build_encoding(recipe)
     with torch.device("meta"):
         model = build_task(recipe, known.vocab_size if known else dataset.vocab_size).model

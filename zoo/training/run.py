@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -58,11 +57,7 @@ class TrainingRun:
         out: the folder that the user asked for.
         folder: the run's; None until a new run is opened, and in further processes until the trainer starts.
         checkpoint, content: the one to resume from; `content` is None again once the trainer has it.
-        origin: the model of `init_from`.
-        card: written with each checkpoint.
-        lock: held by the process that writes.
-        is_new: whether this process has made the folder.
-        begun: whether there is a trainer.
+        is_new, begun: whether this process has made the folder, and the trainer.
         saved_at: the step of the last checkpoint, 0 before the first.
     """
 
@@ -158,15 +153,12 @@ def validate_plugins(recipe: Recipe) -> None:
         check_plugin(recipe)
 
 
-CHECKS: tuple[Callable[[Recipe], Any], ...] = (
-    validate_trainable, validate_world_size, validate_precision, validate_installed, validate_plugins,
-)  # fmt: skip
-"""Refusals of a recipe that cannot be trained here; all their problems are raised at once."""
-
-
 def _validate_recipe(recipe: Recipe) -> None:
+    """Raises InputError with all problems of a recipe that cannot be trained here."""
     problems: list[Problem] = []
-    for validate in CHECKS:
+    for validate in (
+        validate_trainable, validate_world_size, validate_precision, validate_installed, validate_plugins,
+    ):  # fmt: skip
         with collect(problems):
             validate(recipe)
     if problems:

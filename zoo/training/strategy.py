@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -21,18 +21,11 @@ from zoo.launch.ranks import Launcher, find_launcher
 from zoo.models.transformer import Transformer
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, cpu_precision_fault
-from zoo.runs.checkpoint_shards import SHARDS, take_shards, write_shards
 from zoo.training.shards import gather_full_state, shard, to_shard, validate_shardable
 
-LARGE = 2 << 30
-"""Bytes of weights and two moments from which `checkpoint.sharded: auto` writes shards."""
 
-
-def make_strategy(name: str, model: Transformer, sharded: bool | Literal["auto"] = False) -> str | Strategy:
+def make_strategy(name: str, model: Transformer) -> str | Strategy:
     """What Lightning's Trainer takes for the recipe's `trainer.strategy`.
-
-    Args:
-        sharded: the recipe's `checkpoint.sharded`.
 
     Raises:
         InputError: a model that cannot be trained so.
@@ -40,25 +33,18 @@ def make_strategy(name: str, model: Transformer, sharded: bool | Literal["auto"]
     if name != "fsdp":
         return name
     validate_shardable(model)
-    if sharded == "auto":
-        sharded = 3 * sum(one.nbytes for one in model.parameters()) > LARGE
-    return FullyShardedStrategy(sharded)
+    return FullyShardedStrategy()
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
     """Weights, gradients and the optimizer's moments in shards over all processes, on GPUs and on the CPU.
 
     Lightning's own FSDPStrategy is torch's older FSDP: it refuses the CPU and does not clip by norm. A
-    checkpoint here is the same single file that one process writes, or the same with its tensors in shards
-    next to it; any number of processes continues from either.
-
-    Args:
-        sharded: whether checkpoints are written in shards.
+    checkpoint is the single file that one process writes; any number of processes continues from it.
     """
 
-    def __init__(self, sharded: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
-        self.sharded = sharded
 
     def setup_environment(self) -> None:
         # By default Lightning would take the devices of a node for tensor parallelism.
@@ -88,23 +74,15 @@ class FullyShardedStrategy(ModelParallelStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
     ) -> None:
-        path = Path(filepath)
-        if self.sharded:
-            checkpoint, tensors = take_shards(checkpoint)
-            checkpoint[SHARDS] = write_shards(path, checkpoint["global_step"], tensors)
         if self.is_global_zero:
-            self.checkpoint_io.save_checkpoint(checkpoint, path, storage_options)
+            self.checkpoint_io.save_checkpoint(checkpoint, filepath, storage_options)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        if self.sharded:
-            return self.lightning_module.state_dict()
         return gather_full_state(self.lightning_module.state_dict(), keep=self.is_global_zero)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if isinstance(optimizer, LightningOptimizer):
             optimizer = optimizer.optimizer
-        if self.sharded:
-            return optimizer.state_dict()
         return gather_full_state(optimizer.state_dict(), keep=self.is_global_zero)
 
     @property

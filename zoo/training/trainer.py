@@ -50,16 +50,16 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
-    flags["strategy"] = make_strategy(flags["strategy"], task.model, recipe.checkpoint.sharded)
+    flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
         # A run shorter than that is validated once, at its end.
-        steps = min(every, recipe.trainer.max_steps)
-        flags["val_check_interval"] = steps * flags["accumulate_grad_batches"]
+        flags["val_check_interval"] = min(every, recipe.trainer.max_steps)
     if flags["limit_val_batches"]:
         # Taken off the data: of batches Lightning would count each device's own.
         flags["limit_val_batches"] = None
     if isinstance(flags["val_check_interval"], int):
-        # Counted from the beginning of the run, over the ends of epochs.
+        # Lightning counts batches; from the beginning of the run, over the ends of epochs.
+        flags["val_check_interval"] *= flags["accumulate_grad_batches"]
         flags["check_val_every_n_epoch"] = None
     log = StepLog(tokens_per_step)
     callbacks: list[Callback] = [

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +70,17 @@ def test_a_stream_can_be_sent_to_another_process(tmp_path):
         assert (pool.apply(TokenStream.__getitem__, (stream, slice(3, 30))) == stream[3:30]).all()
 
 
+def test_a_second_opening_reads_no_token(tmp_path, monkeypatch):
+    """So that the start of a run does not take longer with a larger corpus."""
+    opened(tmp_path)
+    read, real = [], Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, *args, **more: read.append(path) or real(path, *args, **more)
+    )
+    opened(tmp_path)
+    assert read and not [path for path in read if path.suffix == ".tokens"]
+
+
 def test_a_second_opening_reads_and_learns_nothing(tmp_path):
     def fail(split):
         raise AssertionError("the corpus was read again")
@@ -105,23 +117,16 @@ DAMAGES = {
     "no meta": (lambda folder: (folder / "meta.json").unlink(), r"No such file.*meta\.json"),
     "meta is cut": (lambda folder: cut(folder / "meta.json"), "the token cache is damaged"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), r"No such file.*tokenizer\.json"),
-    "a token is another": (
-        lambda folder: flip(folder / "train.tokens"),
-        r"train\.tokens has another",
+    "tokens are cut": (
+        lambda folder: cut(folder / "train.tokens"),
+        r"train\.tokens has \d+ bytes and not \d+",
     ),
-    "tokens are cut": (lambda folder: cut(folder / "train.tokens"), r"train\.tokens has another"),
     "no split": (lambda folder: (folder / "test.tokens").unlink(), r"No such file.*test\.tokens"),
 }
 
 
 def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def flip(path):
-    raw = bytearray(path.read_bytes())
-    raw[40] ^= 1
-    path.write_bytes(raw)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

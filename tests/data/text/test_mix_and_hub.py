@@ -109,19 +109,17 @@ class TestHub:
         with pytest.raises(InputError, match=r"no column 'contents'; did you mean 'content'\?"):
             text_of(Hub(id=str(table), config="plain", column="contents").corpus())
 
-    def test_a_larger_one_is_streamed_and_its_beginning_kept(self, table, monkeypatch):
-        import datasets
-
-        corpus = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
-        first = {split: text_of(corpus, split) for split in SPLITS}
-        assert 500 < sum(map(len, first["train"] + first["valid"])) < 650
-        assert sum(map(len, first["test"])) < 40
-        real = datasets.load_dataset
-        monkeypatch.setattr(
-            datasets, "load_dataset", lambda *a, **k: pytest.fail() if k.get("streaming") else real(*a, **k)
+    def test_a_part_of_a_dataset(self, table):
+        options = {"id": str(table), "config": "plain", "column": "content"}
+        part = Hub(**options, split="train[:20%]+test[-1:]").corpus()
+        assert sorted(text for split in SPLITS for text in text_of(part, split)) == sorted(
+            TEXTS[:10] + TEXTS[-1:]
         )
-        again = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
-        assert {split: text_of(again, split) for split in SPLITS} == first
+        fetched = Hub(**options, files="plain/te*.jsonl").corpus()
+        assert sorted(text for split in SPLITS for text in text_of(fetched, split)) == sorted(TEXTS[50:])
+        assert part.identity != fetched.identity
+        with pytest.raises(InputError, match=r"data\.name: .* is not available: Unknown split"):
+            text_of(Hub(**options, split="tran[:20%]").corpus())
 
     def test_no_network_is_one_message(self, monkeypatch, tmp_path, capsys):
         import datasets

@@ -12,7 +12,7 @@ import pytest
 
 from zoo.data import open_data
 from zoo.data.text import SPLITS
-from zoo.data.text.files import open_text
+from zoo.data.text.files import open_text, read_documents
 from zoo.data.text.splits import BY_POSITION, NAMED
 from zoo.errors import InputError
 from zoo.recipe import resolve
@@ -125,15 +125,51 @@ def test_the_fingerprint_states_that_one_document_was_cut(here, mapping):
     assert source.fingerprint["split"] == BY_POSITION
 
 
+def test_only_the_column_of_the_text_is_read(tmp_path):
+    """Its neighbours may have another type in each record, and blank lines may lie between."""
+    records = [
+        {"text": text, "meta": other}
+        for text, other in zip(TEXTS, ([1], "s", 2.5, {}, None) * 8, strict=True)
+    ]
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n\n" + "\n\n".join(map(json.dumps, records)) + "\n\n")
+    assert [*read_documents(file, "text")] == TEXTS
+    (tmp_path / "a.json").write_text(json.dumps(records, indent=1))
+    assert [*read_documents(tmp_path / "a.json", "text")] == TEXTS
+    (tmp_path / "a.csv").write_text("id,text\n1,007\n2,NA\n3,\n")
+    assert [*read_documents(tmp_path / "a.csv", "text")] == ["007", "NA"]
+
+
+def no_rows():
+    out = io.BytesIO()
+    datasets.Dataset.from_dict({"text": []}).to_parquet(out)
+    return out.getvalue()
+
+
 FAULTS = [
     ("a.jsonl", b'{"txt": "1"}\n{"txt": "2"}\n', r"a\.jsonl: data\.column: no column 'text'; .* 'txt'"),
-    ("a.jsonl", b'{"text": 1}\n{"text": 2}\n', r"a\.jsonl: data\.column: column 'text' has int and not text"),
-    ("a.jsonl", b'{"text": "One."}\n{"text": "Two."\n', r"a\.jsonl: cannot be read: .*JSON"),
-    ("a.jsonl", b'{"text": "na\xefve"}\n', r"a\.jsonl: cannot be read: .*(utf-8|UTF8)"),
-    ("a.csv", b"id,text\n1,One.\n2,Two.,more\n", r"a\.csv: cannot be read: .*line 3"),
+    ("a.jsonl", b'{"txt": "1"}\n' * 2000 + b"[", r"a\.jsonl: data\.column: no column 'text'; .* 'txt'"),
+    ("a.jsonl", b'{"text": 1}\n', r"a\.jsonl:1: data\.column: column 'text' has int and not text"),
+    ("a.jsonl", b'{"text": "One."}\n\n{"text": "Two."\n', r"a\.jsonl:3: cannot be read: not JSON: Expecting"),
+    ("a.jsonl", b'{"text": "One."}\n"Two."\n', r"a\.jsonl:2: is not a record with a field 'text'"),
+    ("a.jsonl", b'\n{"text": "One \\ud83d"}\n', r"a\.jsonl:2: cannot be read: .*surrogates not allowed"),
+    ("a.jsonl", b'{"text": "na\xefve"}\n', r"a\.jsonl: byte 12 \(0xef\) is not UTF-8 text"),
+    (
+        "a.json",
+        b'[\n{"text": "One."},\n{"text": "Two."\n]',
+        r"a\.json:4: cannot be read: not JSON: Expecting",
+    ),
+    ("a.csv", b"id,text\n1,One.\n2,Two.,more\n", r"a\.csv:3: cannot be read: more fields than the header"),
+    ("a.csv", b'id,text\n1,One.\n2,"Two.\n', r"a\.csv:3: cannot be read: unexpected end of data"),
     ("a.csv", b"id,body\n1,One.\n", r"a\.csv: data\.column: no column 'text'"),
     ("a.parquet", b"PAR1 and nothing", r"a\.parquet: cannot be read: .*[Pp]arquet"),
     ("a.txt.gz", gzip.compress(b"One.\n" * 1000, mtime=0)[:40], r"a\.txt\.gz: cannot be read: "),
+    ("a.jsonl", b"", r"a\.jsonl: holds no record"),
+    ("a.jsonl", b"\n\n", r"a\.jsonl: holds no record"),
+    ("a.json", b"[]", r"a\.json: holds no record"),
+    ("a.csv", b"", r"a\.csv: holds no record"),
+    ("a.csv", b"text,id\n", r"a\.csv: holds no record"),
+    ("a.parquet", no_rows(), r"a\.parquet: holds no record"),
 ]
 
 

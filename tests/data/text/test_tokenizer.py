@@ -1,11 +1,22 @@
 """Tokens keep every byte, and words are separated by whitespace."""
 
+import json
+
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
-from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, open_tokenizer, train_tokenizer
+from zoo.data.text.tokenizer import (
+    END,
+    MASK,
+    TextTokenizer,
+    TextUnits,
+    learn_characters,
+    open_tokenizer,
+    train_tokenizer,
+)
+from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError
 
 TEXTS = [
@@ -70,6 +81,51 @@ def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
 
 def test_the_smallest_vocabulary_is_the_bytes_and_the_special_tokens():
     assert train_tokenizer(TEXTS, 258).vocab_size == 258
+
+
+def test_a_vocabulary_with_gaps_reaches_to_its_largest_id(tokenizer, tmp_path):
+    content = json.loads(tokenizer.tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {name: 3 * number for name, number in vocabulary.items() if number > 99}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    ours = open_tokenizer(str(tmp_path))
+    assert ours.vocab_size == len(ours.token_bytes()) == 3 * 319 + 1
+    write_split(TEXTS, ours, TextUnits(ours.token_bytes()), tmp_path / "train")
+    stream = TokenStream(tmp_path / "train", ours.vocab_size)
+    assert stream[:].max() < ours.vocab_size
+    assert ours.decode(stream[:]) == "".join(text + END for text in TEXTS)
+
+
+def test_characters_are_those_of_the_training_text(tmp_path):
+    text = "to be, or not\nto 戦: é ▁"
+    ours = learn_characters(["to be, or not\n", "to 戦: é ▁"], 1000)
+    spelled = sorted(set(text))
+    assert ours.vocab_size == 2 + 256 + len(spelled) == 271
+    first = 2 + 256
+    assert ours.encode(text).tolist() == [first + spelled.index(one) for one in text]
+    assert [ours.token_bytes()[token] for token in range(first, 271)] == [one.encode() for one in spelled]
+    # Others are their bytes: 3 and 1 here, and their tokens follow the two special ones.
+    assert ours.encode("戧t!").tolist() == [
+        2 + 0xE6,
+        2 + 0x88,
+        2 + 0xA7,
+        first + spelled.index("t"),
+        2 + 0x21,
+    ]
+    ours.save(tmp_path / "tokenizer.json")
+    again = open_tokenizer(str(tmp_path))
+    assert again.fingerprint == ours.fingerprint
+    for other in TEXTS + HOSTILE + [text]:
+        tokens = again.encode(other)
+        assert b"".join(again.token_bytes()[token] for token in tokens) == other.encode()
+        assert again.decode(tokens) == other and again.byte_count(other) == len(other.encode())
+        assert not {0, 1} & {*tokens.tolist()}
+
+
+def test_the_most_frequent_characters_are_kept_where_not_all_fit():
+    ours = learn_characters(["aab", "bbcc戦", "a"], 260)
+    assert ours.token_bytes()[258:] == [b"a", b"b"]
+    assert learn_characters(["aab"], 258).encode("ab").tolist() == [2 + ord("a"), 2 + ord("b")]
 
 
 @pytest.mark.parametrize(("newline_is_word", "vocab_size"), [(False, 258), (True, 320)])
@@ -142,6 +198,120 @@ def test_the_bytes_of_sentencepiece_are_those_of_the_text(prefix, tmp_path):
         theirs.encode_special_tokens = True
         complete = theirs.encode(text, add_special_tokens=False).ids
         assert not text or ours.encode(spaced).tolist() == complete
+
+
+def test_added_tokens_of_spaces_have_the_bytes_of_spaces(tmp_path):
+    # As in Gemma, whose runs of spaces are tokens of the vocabulary that are added a second time.
+    content = json.loads(sentencepiece("Metaspace").to_str())
+    content["model"]["vocab"]["▁▁"] = len(content["model"]["vocab"])
+    content["model"]["merges"].insert(0, ["▁", "▁"])
+    theirs = Tokenizer.from_str(json.dumps(content))
+    theirs.add_tokens([AddedToken("▁▁", normalized=False)])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    for text in ("the  cat", "the ▁▁ cat"):
+        tokens = ours.encode(text)
+        assert theirs.token_to_id("▁▁") in tokens
+        assert b"".join(ours.token_bytes()[token] for token in tokens) == text.replace("▁", " ").encode()
+
+
+NORMALIZERS = {
+    "Lowercase": normalizers.Lowercase(),
+    "NFD": normalizers.NFD(),
+    "NFKC": normalizers.NFKC(),
+    "NFKD": normalizers.NFKD(),
+    "Nmt": normalizers.Nmt(),
+    "BertNormalizer": normalizers.BertNormalizer(lowercase=False),
+    "StripAccents": normalizers.StripAccents(),
+    "Strip": normalizers.Strip(right=False),
+    "Strip of the end": normalizers.Strip(left=False),
+    "Prepend": normalizers.Prepend("_"),
+    "Replace of lines": normalizers.Replace("\r\n", "\n"),
+    "Replace of spaces": normalizers.Replace(Regex(" +"), " "),
+    "Replace of digits": normalizers.Replace(Regex("[0-9]"), "0"),
+    "Replace of quotes": normalizers.Replace("“", '"'),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+@pytest.mark.parametrize("composes", [False, True])
+def test_a_tokenizer_that_changes_the_text_is_refused_with_its_normalizer(name, composes, tmp_path):
+    # What it learned decides nothing: here it has only seen a text that it does not change.
+    for theirs in (train_tokenizer(["a b"], 258).tokenizer, sentencepiece("Metaspace")):
+        one = NORMALIZERS[name]
+        theirs.normalizer = normalizers.Sequence([normalizers.NFC(), one]) if composes else one
+        theirs.save(str(tmp_path / "tokenizer.json"))
+        if name == "Prepend" and theirs.token_to_id("<0x00>"):
+            open_tokenizer(str(tmp_path))  # switched off
+            continue
+        with pytest.raises(InputError, match=rf"normalizer changes the text.*{name.split()[0]}\("):
+            open_tokenizer(str(tmp_path))
+
+
+def test_composed_characters_have_their_bytes_after_composition(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.normalizer = normalizers.NFC()
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours, text = open_tokenizer(str(tmp_path)), "cafe\u0301 \u212b"
+    assert ours.decode(ours.encode(text)) == "café \u00c5"
+    assert (ours.byte_count(text), tokenizer.byte_count(text)) == (8, 10)
+
+
+def test_no_space_is_put_before_a_text(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel()
+    assert theirs.encode("a").ids != tokenizer.encode("a").tolist()
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    for text in TEXTS + HOSTILE:
+        assert ours.encode(text).tolist() == tokenizer.encode(text).tolist()
+
+
+def of_pieces(model, pre_tokenizer):
+    """A tokenizer of ASCII letters whose pieces within a word begin with ##."""
+    names = ["[UNK]", *"abc", "##a", "##b", "##c"]
+    tokenizer = Tokenizer(model({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    return tokenizer
+
+
+def test_a_tokenizer_that_does_not_spell_a_text_is_refused_when_it_is_opened(tokenizer, tmp_path):
+    digits = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    digits.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()])
+    removed = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    removed.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    for theirs, cause in (
+        (digits, "add_prefix_space=True"),
+        (removed, "WhitespaceSplit"),
+        (of_pieces(models.WordPiece, pre_tokenizers.BertPreTokenizer()), "WordPiece.*BertPreTokenizer"),
+        (of_pieces(models.WordPiece, pre_tokenizers.ByteLevel(add_prefix_space=False)), "WordPiece"),
+        (of_pieces(models.WordLevel, pre_tokenizers.Whitespace()), "WordLevel.*Whitespace"),
+    ):
+        theirs.save(str(tmp_path / "tokenizer.json"))
+        with pytest.raises(InputError, match=rf"data\.tokenizer: .*tokenizer\.json.*do not spell.*{cause}"):
+            open_tokenizer(str(tmp_path))
+
+
+def test_a_vocabulary_without_some_bytes_serves_the_texts_without_them(tmp_path):
+    theirs = Tokenizer(models.BPE({name: number for number, name in enumerate("abcdeĠ")}, []))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    units = TextUnits(ours.token_bytes())
+    write_split(["a bad cab"], ours, units, tmp_path / "train")
+    with pytest.raises(InputError, match="do not hold the bytes of their text"):
+        write_split(["a bad fox"], ours, units, tmp_path / "train")
+
+
+def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.enable_padding(pad_id=0, pad_token=END)
+    theirs.enable_truncation(3)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    for got, text in zip(open_tokenizer(str(tmp_path)).encode_batch(TEXTS), TEXTS, strict=True):
+        assert got.tolist() == tokenizer.encode(text).tolist()
 
 
 def test_a_tokenizer_without_byte_tokens_is_refused(tmp_path):

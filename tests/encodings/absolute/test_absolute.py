@@ -14,7 +14,8 @@ E = 48
 
 def rows(encoding, pos):
     """The rows that are added to the token vectors, [T,E]."""
-    return encoding.embed(torch.zeros(1, len(pos), E), pos)[0]
+    placed = encoding.positions(pos, 1) if encoding.uses("positions") else pos
+    return encoding.embed(torch.zeros(1, len(pos), E), placed)[0]
 
 
 @pytest.mark.parametrize("base", [10000.0, 100.0])

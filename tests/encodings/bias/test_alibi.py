@@ -5,7 +5,6 @@ import torch
 
 from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, official_slopes
-from zoo.errors import InputError
 
 # From the authors' own function, as printed for 12 heads.
 TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
@@ -121,22 +120,3 @@ def test_one_sided_heads_of_an_encoder_look_one_way_each(size_of):
         # Each half of the heads has the slopes of a model with half as many.
         assert sorted(-side[side.isfinite()] / 3) == pytest.approx(sorted(official_slopes(heads // 2)))
     assert (bias.diagonal(dim1=1, dim2=2) == 0).all()
-
-
-def test_one_sided_tells_an_encoder_left_from_right(model_of, tokens):
-    """A symmetric bias gives a reversed sequence the reversed outputs; so it cannot say which came first."""
-    row = tokens(1, 10)
-    for form, knows in (("symmetric", False), ("one_sided", True)):
-        model = model_of({"name": "alibi", "form": form}, "encoder")
-        difference = (model(row.flip(1)).flip(1) - model(row)).abs().max()
-        assert (difference > 1e-2) if knows else (difference < 1e-5)
-
-
-def test_in_a_decoder_the_form_changes_nothing(model_of, tokens):
-    one_sided = model_of({"name": "alibi", "form": "one_sided"})
-    assert torch.equal(one_sided(tokens(2, 10)), model_of("alibi")(tokens(2, 10)))
-
-
-def test_one_sided_needs_two_halves(model_of):
-    with pytest.raises(InputError, match=r"encoding 'alibi': form one_sided .* 3 is odd"):
-        model_of({"name": "alibi", "form": "one_sided"}, "encoder", num_heads=3)

@@ -22,7 +22,7 @@ def test_buckets_are_those_of_t5(causal, size_of, agree):
 @pytest.mark.parametrize(("causal", "past"), [(True, 150), (False, 0)], ids=["decoder", "encoder"])
 def test_bias_is_that_of_t5(causal, past, size_of, agree):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    encoding = T5Bias(size_of(causal=causal))
+    encoding = T5Bias(size_of(causal=causal), gain=1)
     config = t5.T5Config(d_model=48, d_kv=8, num_heads=6, is_decoder=causal)
     theirs = t5.T5Attention(config, has_relative_attention_bias=True)
     with torch.no_grad():
@@ -37,12 +37,23 @@ def test_bias_is_that_of_t5(causal, past, size_of, agree):
 def test_bias_is_that_of_x_transformers(causal, size_of, agree):
     package = pytest.importorskip("x_transformers.x_transformers")
     encoding = T5Bias(size_of(causal=causal))
-    theirs = package.RelativePositionBias(scale=1.0, causal=causal, heads=6)
+    theirs = package.RelativePositionBias(scale=encoding.size.head_dim**0.5, causal=causal, heads=6)
     with torch.no_grad():
         theirs.relative_attention_bias.weight.copy_(encoding.table)
     pos = torch.arange(200)
     actual = encoding.bias_table(AttentionContext(pos, pos, causal=causal, consecutive=True), 6)
     agree(actual, theirs(200, 200), encoding="t5", against="x_transformers RelativePositionBias")
+
+
+def test_the_bias_starts_alike_at_every_gain(size_of):
+    pos = torch.arange(40)
+    context = AttentionContext(pos, pos, consecutive=True)
+    tables = []
+    for gain in (None, 1.0, 8.0):
+        torch.manual_seed(0)
+        tables.append(T5Bias(size_of(), gain=gain).bias_table(context, 6))
+    torch.testing.assert_close(tables[0], tables[1])
+    torch.testing.assert_close(tables[0], tables[2])
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -58,12 +69,12 @@ def test_near_distances_have_their_own_buckets_and_far_ones_share_one(causal, si
         assert set(bucket.tolist()) & set(encoding.bucket(-torch.arange(1, 10_000)).tolist()) == set()
 
 
-def test_bias_is_a_row_of_the_table(size_of):
+def test_bias_is_a_row_of_the_table_times_the_gain(size_of):
     encoding = T5Bias(size_of(causal=False))
     bias = encoding.bias_table(AttentionContext(torch.arange(20), torch.arange(20), causal=False), 6)
     for i, j in ((0, 0), (19, 0), (0, 19), (7, 3)):
         row = int(encoding.bucket(torch.tensor(i - j)))
-        assert torch.equal(bias[:, i, j], encoding.table[row])
+        assert torch.equal(bias[:, i, j], encoding.gain * encoding.table[row])
 
 
 def test_one_table_serves_all_layers(model_of):

@@ -51,7 +51,7 @@ def test_a_pattern_of_one_is_that_encoding(model_of, tokens):
 
 
 def test_a_pattern_longer_than_the_model_is_refused(model_of):
-    with pytest.raises(InputError, match="a pattern of 4 in 2 layers: the last 2 are unused"):
+    with pytest.raises(InputError, match="pattern has 4 entries but num_layers is 2; the last 2 are unused"):
         model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2)
 
 
@@ -106,7 +106,7 @@ def test_wrapped_by_another(model_of, tokens):
     row, positions = tokens(2, 12), torch.arange(12) * 3
     model = model_of({"name": "randomized", "of": interleave("rope", "none"), "max_position": 36})
     for encoding in model.encoding.slots[0]:
-        encoding._drawn = lambda length: positions
+        encoding._drawn = lambda length: positions[None]
     expected = model_of(interleave("rope", "none"))(row, positions=positions)
     torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-5)
 
@@ -133,7 +133,7 @@ def test_nested_patterns(model_of):
 def test_an_encoding_before_the_first_layer_is_refused(model_of, tokens):
     for of in ("sinusoidal", "learned", {"name": "shape", "of": "sinusoidal"}):
         name = of if isinstance(of, str) else of["name"]
-        with pytest.raises(InputError, match=rf"'{name}' is met before the first layer .* a list"):
+        with pytest.raises(InputError, match=rf"'{name}' acts on the token embeddings, .* a list"):
             model_of(interleave("rope", of))
         assert model_of(["sinusoidal", interleave("rope", "none")])(tokens(1, 8)).isfinite().all()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.console import byte_bar
 from zoo.errors import InputError, Problem
 
 SPLITS = ("train", "valid", "test")
@@ -35,3 +36,12 @@ def stamp(path: Path) -> list:
         raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(path))) from None
     # The ctime too: `cp -p` and `rsync -t` replace a text and keep the old mtime.
     return [str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def encoded(documents: Iterable[str], name: str) -> Iterator[bytes]:
+    """The documents of a corpus in UTF-8, with a progress bar."""
+    with byte_bar(f"reading {name}") as bar:
+        for document in documents:
+            raw = document.encode()
+            bar.update(len(raw))
+            yield raw

@@ -1,7 +1,7 @@
 """The token cache: a corpus is tokenized once, then mapped into memory.
 
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
-`TokenStream` for each split, and meta.json with a CRC-32 of every other file. It is built under another
+`TokenStream` for each split, and meta.json with the size of every other file. It is built under another
 name and renamed, so that it is complete; a lock lets one process build while others wait.
 """
 
@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import sys
-import zlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,15 @@ import tokenizers
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from zoo.console import progress_bar
+from zoo.console import byte_bar
 from zoo.data.text import SPLITS, Corpus
-from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, learn_characters, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
+from zoo.launch.ranks import is_first_process
 
-FORMAT = 3
+FORMAT = 4
 META = "meta.json"
 
 
@@ -50,6 +51,7 @@ def open_cache(
     root: Path,
     tokenizer: TextTokenizer | None = None,
     build: bool = True,
+    characters: bool = False,
 ) -> TokenCache | None:
     """The tokens of a corpus from the cache below `root`, built first where they are not there; None where
     they are not there and `build` is False.
@@ -57,12 +59,14 @@ def open_cache(
     Args:
         open_corpus: opens the corpus; called again after a build, to detect a changed text.
         vocab_size: of the tokenizer that is learned if none is given.
+        characters: they are learned instead of BPE.
 
     Raises:
         InputError: the corpus cannot be read or changed meanwhile, the cache cannot be written or is damaged.
     """
     corpus = open_corpus()
-    vocabulary = vocab_size if tokenizer is None else tokenizer.fingerprint
+    learned = ["characters", vocab_size] if characters else vocab_size
+    vocabulary = learned if tokenizer is None else tokenizer.fingerprint
     key = [FORMAT, corpus.identity, corpus.newline_is_word, vocabulary, tokenizers.__version__]
     folder = root / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     if not folder.exists():
@@ -72,7 +76,7 @@ def open_cache(
             root.mkdir(parents=True, exist_ok=True)
             with _acquired(FileLock(folder.with_suffix(".lock")), corpus.name):
                 if not folder.exists():
-                    _build(corpus, tokenizer or vocab_size, folder, open_corpus)
+                    _build(corpus, tokenizer or vocab_size, folder, open_corpus, characters)
         except OSError as error:
             message = (
                 f"tokens cannot be stored there: {error.strerror or error}; make room, or name another "
@@ -83,6 +87,9 @@ def open_cache(
 
 
 def _acquired(lock: FileLock, name: str) -> Any:
+    if not is_first_process():
+        time.sleep(1)  # the first process is to build, since it shows its progress
+        return lock.acquire()
     try:
         return lock.acquire(timeout=1)
     except Timeout:
@@ -91,7 +98,11 @@ def _acquired(lock: FileLock, name: str) -> Any:
 
 
 def _build(
-    corpus: Corpus, vocabulary: int | TextTokenizer, folder: Path, open_corpus: Callable[[], Corpus]
+    corpus: Corpus,
+    vocabulary: int | TextTokenizer,
+    folder: Path,
+    open_corpus: Callable[[], Corpus],
+    characters: bool,
 ) -> None:
     for stale in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed
         shutil.rmtree(stale)
@@ -99,13 +110,14 @@ def _build(
         if isinstance(vocabulary, TextTokenizer):
             tokenizer = vocabulary
         else:
-            with _byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
+            with byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
                 documents = _documents(corpus, "train", hashlib.sha256(), bar)
-                tokenizer = train_tokenizer(documents, vocabulary)
+                learn = learn_characters if characters else train_tokenizer
+                tokenizer = learn(documents, vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest = hashlib.sha256()
-        with _byte_bar(f"tokenizing {corpus.name}") as bar:
+        with byte_bar(f"tokenizing {corpus.name}") as bar:
             for split in SPLITS:
                 write_split(_documents(corpus, split, digest, bar), tokenizer, units, part / split)
         if open_corpus().identity != corpus.identity:
@@ -123,10 +135,6 @@ def _build(
         write_meta(part, meta)
 
 
-def _byte_bar(about: str) -> tqdm:
-    return progress_bar(None, about, "B", unit_scale=True, unit_divisor=1024, leave=False)
-
-
 def _documents(corpus: Corpus, split: str, digest: Any, bar: tqdm) -> Iterator[str]:
     """The documents of a split; adds them to a digest and their bytes to a progress bar."""
     digest.update(f"split {split}\n".encode())
@@ -139,18 +147,18 @@ def _documents(corpus: Corpus, split: str, digest: Any, bar: tqdm) -> Iterator[s
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Write meta.json of a cache folder, with the CRC-32 of all other files."""
-    sums = {path.name: crc32(path) for path in sorted(folder.iterdir()) if path.name != META}
-    atomic_write(folder / META, json.dumps({**meta, "files": sums}, indent=1) + "\n")
+    """Write meta.json of a cache folder, with the sizes of all other files."""
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != META}
+    atomic_write(folder / META, json.dumps({**meta, "files": sizes}, indent=1) + "\n")
 
 
 def read(folder: Path) -> TokenCache:
-    """Open a cache folder. Raises InputError where a file is missing or has another content."""
+    """Open a cache folder. Raises InputError where a file is missing or has another size."""
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
-        for file, crc in meta["files"].items():
-            if crc32(folder / file) != crc:
-                raise ValueError(f"{file} has another content (checksum)")
+        for file, size in meta["files"].items():
+            if (found := (folder / file).stat().st_size) != size:
+                raise ValueError(f"{file} has {found} bytes and not {size}")
     except (OSError, ValueError) as error:
         message = f"the token cache is damaged: {error}; remove this folder to build it again from the corpus"
         raise InputError(Problem(message, where=str(folder))) from error
@@ -158,12 +166,3 @@ def read(folder: Path) -> TokenCache:
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split, tokenizer.vocab_size) for split in SPLITS}
     return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"])
-
-
-def crc32(path: Path) -> int:
-    """CRC-32 of a file."""
-    value = 0
-    with path.open("rb") as file:
-        while piece := file.read(4 << 20):
-            value = zlib.crc32(piece, value)
-    return value

@@ -18,7 +18,7 @@ from zoo.data.text.files import open_text
 from zoo.data.text.hub import open_hub
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
-from zoo.data.text.tokenizer import MASK, TOKENIZER, open_tokenizer
+from zoo.data.text.tokenizer import CHARACTERS, MASK, TOKENIZER, TextTokenizer, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
@@ -34,8 +34,9 @@ class TokenizedText(Dataset):
     Args:
         root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
         cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
-        tokenizer: a byte-level tokenizer.json to use instead, its folder, or a model of the hub.
+        vocab_size: most tokens of the vocabulary that is learned on the training split.
+        tokenizer: null: byte-level BPE is learned. `characters`: the characters of the training split; any
+            other is its UTF-8 bytes. Else a tokenizer.json to use instead, its folder, or a model of the hub.
     """
 
     vocab_size: ClassVar[int] = 0  # set by the constructor
@@ -46,7 +47,7 @@ class TokenizedText(Dataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
+        tokenizer: Annotated[Literal["characters"] | Text | None, Affects(None, after_training=True)] = None,
     ):
         self.root, self.cache, self.vocab_size, self.tokenizer = root, cache, vocab_size, tokenizer
 
@@ -58,8 +59,12 @@ class TokenizedText(Dataset):
         """The tokenized corpus; None where it is not tokenized yet and `build` is False. Raises InputError
         where it cannot be read."""
         folder = Path(self.cache) if self.cache else default_root() / "cache"
-        tokenizer = open_tokenizer(self.tokenizer) if self.tokenizer else None
-        return open_cache(self.corpus, self.vocab_size, folder, tokenizer, build)
+        given, characters = self.given_tokenizer(), self.tokenizer == CHARACTERS
+        return open_cache(self.corpus, self.vocab_size, folder, given, build, characters)
+
+    def given_tokenizer(self) -> TextTokenizer | None:
+        """The user's own tokenizer; None where one is learned. Raises InputError where it cannot be used."""
+        return open_tokenizer(self.tokenizer) if self.tokenizer not in (None, CHARACTERS) else None
 
 
 class TextDataset(TokenizedText):
@@ -68,7 +73,7 @@ class TextDataset(TokenizedText):
     Args:
         packing: windows of tokens cross documents. `packed`: a token also sees the earlier documents of its
             window. `separate`: it sees its own document alone, and positions begin anew with each document,
-            which the token that closes the one before it opens.
+            which the token that closes the one before it opens unless tokens are masked.
         lengths: each training step cuts its sequences into windows of one of these lengths, drawn with the
             seed; they divide sequence_length, and a repeated one is drawn more often. null: they stay whole.
     """
@@ -190,8 +195,11 @@ class Hub(TextDataset):
         root: not used.
         config: which of its configurations; null: the only one, or the default.
         revision: branch, tag or commit; null: the newest when it is first read.
+        files: pattern of the files to fetch, such as `sample/10BT/00*.parquet`; null: all that the
+            configuration has.
+        split: the one split to read, or a slice such as `train[:5%]`, which is divided into train, validation
+            and test; null: all of them, by name.
         column: which column holds the text.
-        max_bytes: a larger dataset is streamed, and only so much text of its beginning is read.
     """
 
     source = "data.id, fetched by `datasets`"
@@ -202,17 +210,17 @@ class Hub(TextDataset):
         id: Text,
         config: Text | None = None,
         revision: Text | None = None,
+        files: Text | None = None,
+        split: Text | None = None,
         column: Text = "text",
-        max_bytes: Positive = 10_000_000_000,
         **text: Any,
     ):
         super().__init__(**text)
         self.id, self.config, self.revision, self.column = id, config, revision, column
-        self.max_bytes = max_bytes
+        self.files, self.split = files, split
 
     def corpus(self) -> Corpus:
-        kept = (Path(self.cache) if self.cache else default_root() / "cache") / "hub"
-        return open_hub(self.id, self.config, self.revision, self.column, self.max_bytes, kept)
+        return open_hub(self.id, self.config, self.revision, self.files, self.split, self.column)
 
 
 @register.dataset("mix")
@@ -248,7 +256,7 @@ class Mix(TextDataset):
 
 
 @register.dataset("sample")
-class Sample(TextDataset):
+class SampleText(TextDataset):
     """Generated text whose names and facts recur over long distances, for work without a network.
 
     Args:

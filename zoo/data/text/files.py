@@ -6,14 +6,14 @@ format is a document.
 
 from __future__ import annotations
 
-import glob
+import csv
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from zoo.data.text import Corpus, stamp
-from zoo.data.text.hub import first_line, quiet
+from zoo.data.text.hub import first_line
 from zoo.data.text.splits import (
     HELD_OUT,
     NAMED,
@@ -21,23 +21,15 @@ from zoo.data.text.splits import (
     check_column,
     from_tables,
     split_by_hash,
-    text_of_rows,
+    text_of,
 )
 from zoo.errors import InputError, Problem
 
 SEPARATOR = "<|endoftext|>"
 PLAIN = (".txt", ".text", ".md")
-RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
-    ".jsonl": ("json", {}),
-    ".ndjson": ("json", {}),
-    ".json": ("json", {}),
-    ".csv": ("csv", {"keep_default_na": False}),
-    ".tsv": ("csv", {"keep_default_na": False, "sep": "\t"}),
-    ".parquet": ("parquet", {}),
-}
-"""Reader of `datasets.load_dataset` and its options, by the end of a file's name."""
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 """Names of compressions in fsspec; zstd needs the package `zstandard`."""
+PROBED = 1000  # records of a JSON file, of which one must have the column
 SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?![a-z])", re.IGNORECASE)
 
 
@@ -112,26 +104,90 @@ def _named_splits(root: Path, files: list[Path]) -> dict[str, list[Path]]:
 def read_documents(path: Path, column: str) -> Iterator[str]:
     """The documents of a file in order, without blank ones.
 
-    Raises InputError where the file cannot be read or has no such column.
+    Raises InputError where the file cannot be read, has no such column or no record.
     """
     if format_of(path) not in RECORDS:
         yield from _plain_documents(path)
         return
-    import datasets
-
-    kind, options = RECORDS[format_of(path)]
-    options = {"data_files": glob.escape(str(path)), "split": "train", "streaming": True, **options}
+    where = None
     try:
-        with quiet():
-            rows = datasets.load_dataset(kind, **options)
-            rows = rows if rows.column_names else rows._resolve_features()
-        check_column(rows.column_names, column, path)
-        yield from text_of_rows(rows, column, path)
+        for where, value in RECORDS[format_of(path)](path, column):
+            if text := text_of(value, column, where):
+                text.encode()  # JSON may escape half of a surrogate pair
+                yield text
     except InputError:
         raise
-    except Exception as error:  # `datasets`, pandas, pyarrow and fsspec each raise several kinds
-        reason = getattr(error, "strerror", None) or first_line(error.__cause__ or error)
-        raise InputError(Problem(f"cannot be read: {reason}", where=str(path))) from error
+    except Exception as error:  # pyarrow and fsspec raise several kinds
+        raise _unreadable(where if isinstance(error, UnicodeEncodeError) else path, error) from error
+    if where is None:
+        raise InputError(Problem("holds no record", where=str(path)))
+
+
+def _unreadable(where: Path | str, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or first_line(error)
+    return InputError(Problem(f"cannot be read: {reason}", where=str(where)))
+
+
+def _json_values(path: Path, column: str) -> Iterator[tuple[str, object]]:
+    """The values of a column, with the places of their records, from a list or from a record per line."""
+    names: dict[str, object] = {}
+    for number, (where, record) in enumerate(_json_records(path), 1):
+        if not isinstance(record, dict):
+            raise InputError(Problem(f"is not a record with a field {column!r}", where=where))
+        if column not in names:
+            names |= record
+            if number >= PROBED:
+                check_column([*names], column, path)
+        yield where, record.get(column)
+    if names:
+        check_column([*names], column, path)
+
+
+def _json_records(path: Path) -> Iterator[tuple[str, object]]:
+    number, lines = 0, read_lines(path)
+    try:
+        for number, line in enumerate(lines, 1):
+            if line.lstrip().startswith("["):
+                yield from ((str(path), record) for record in json.loads(line + "".join(lines)))
+            elif line.strip():
+                yield f"{path}:{number}", json.loads(line.strip())
+    except json.JSONDecodeError as error:
+        message = f"cannot be read: not JSON: {error.msg}"
+        raise InputError(Problem(message, where=f"{path}:{number - 1 + error.lineno}")) from error
+
+
+def _csv_values(path: Path, column: str) -> Iterator[tuple[str, object]]:
+    csv.field_size_limit(2**31 - 1)
+    separator = "\t" if format_of(path) == ".tsv" else ","
+    rows = csv.DictReader(read_lines(path), delimiter=separator, strict=True)
+    if rows.fieldnames:
+        check_column([*rows.fieldnames], column, path)
+    try:
+        for row in rows:
+            if None in row:
+                raise csv.Error("more fields than the header has")
+            yield f"{path}:{rows.reader.line_num}", row[column]
+    except csv.Error as error:
+        raise _unreadable(f"{path}:{rows.reader.line_num}", error) from error
+
+
+def _parquet_values(path: Path, column: str) -> Iterator[tuple[str, object]]:
+    import fsspec
+    from pyarrow.parquet import ParquetFile
+
+    with fsspec.open(str(path), "rb", compression=COMPRESSED.get(path.suffix.lower())) as file:
+        table = ParquetFile(file)
+        check_column(table.schema_arrow.names, column, path)
+        for batch in table.iter_batches(64, columns=[column]):
+            yield from ((str(path), value) for value in batch[0].to_pylist())
+
+
+RECORDS: dict[str, Callable[[Path, str], Iterator[tuple[str, object]]]] = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json_values),
+    **dict.fromkeys((".csv", ".tsv"), _csv_values),
+    ".parquet": _parquet_values,
+}
+"""Reader of a column's values, each with its place, by the end of a file's name."""
 
 
 def _plain_documents(path: Path) -> Iterator[str]:
@@ -167,8 +223,7 @@ def read_lines(path: Path) -> Iterator[str]:
         message = f"{byte} is not UTF-8 text; save the file as UTF-8"
         raise InputError(Problem(message, where=str(path))) from None
     except (OSError, EOFError, ValueError) as error:  # of the disk, and of compressions
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise InputError(Problem(f"cannot be read: {reason}", where=str(path))) from error
+        raise _unreadable(path, error) from error
 
 
 def _saved(root: Path, column: str) -> Corpus:
@@ -181,5 +236,4 @@ def _saved(root: Path, column: str) -> Corpus:
         message = f"`datasets` cannot load it: {first_line(error)}"
         raise InputError(Problem(message, key="data.root", where=str(root))) from error
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    tables = saved if isinstance(saved, dict) else {"train": saved}
-    return from_tables("text", ["saved", column, *map(stamp, files)], tables, column, root)
+    return from_tables("text", ["saved", column, *map(stamp, files)], saved, column, root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from zoo.data.text import Corpus
+from zoo.data.text import Corpus, encoded
 from zoo.errors import InputError, Problem
 
 
@@ -33,7 +33,7 @@ def mix(corpora: Sequence[Corpus], weights: Sequence[float]) -> Corpus:
 
     @functools.cache
     def sizes(split: str) -> list[int]:
-        return [sum(len(text.encode()) for text in corpus.documents(split)) for corpus in corpora]
+        return [sum(map(len, encoded(corpus.documents(split), corpus.name))) for corpus in corpora]
 
     def documents(split: str) -> Iterator[str]:
         counted = sizes(split)

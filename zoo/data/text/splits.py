@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.text import SPLITS, Corpus
+from zoo.data.text import SPLITS, Corpus, encoded
 from zoo.errors import InputError, Problem, hint
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
@@ -38,23 +38,29 @@ def check_column(names: list[str] | None, column: str, where: Path | str) -> Non
         raise InputError(Problem(message, key="data.column", where=str(where)))
 
 
+def text_of(value: object, column: str, where: Path | str) -> str:
+    """The text of a record, empty if it is blank. Raises InputError for a value that is not text."""
+    if not isinstance(value, str | None):
+        message = f"column {column!r} has {type(value).__name__} and not text"
+        raise InputError(Problem(message, "data.column", str(where)))
+    return value if value and value.strip() else ""
+
+
 def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
-    """The texts of a table of `datasets`, mapped or streamed, without blank ones."""
+    """The texts of a table of `datasets`, without blank ones."""
     for batch in table.select_columns([column]).iter(64):
         for value in batch[column]:
-            if value is not None and not isinstance(value, str):
-                message = f"column {column!r} has {type(value).__name__} and not text"
-                raise InputError(Problem(message, "data.column", str(where)))
-            if value and value.strip():
-                yield value
+            if text := text_of(value, column, where):
+                yield text
 
 
-def from_tables(name: str, identity: list, tables: dict, column: str, where: Path | str) -> Corpus:
-    """A corpus of `datasets`' tables by the names of their splits; a single one is divided among all splits.
+def from_tables(name: str, identity: list, loaded: Any, column: str, where: Path | str) -> Corpus:
+    """A corpus of what `datasets` loaded, by the names of its splits; a single one is divided among all.
 
     Raises:
         InputError: a split has no such column, or no split is named train.
     """
+    tables = loaded if isinstance(loaded, dict) else {"train": loaded}
     for table in tables.values():
         check_column(table.column_names, column, where)
 
@@ -89,7 +95,7 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
 
     @functools.cache
     def codes() -> np.ndarray | None:
-        hashes = (hashlib.sha256(document.encode()).digest()[:8] for document in read())
+        hashes = (hashlib.sha256(raw).digest()[:8] for raw in encoded(read(), name))
         return assign(np.fromiter((int.from_bytes(one, "big") for one in hashes), np.uint64), where, test)
 
     def documents(split: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Byte-level BPE: text to tokens, and tokens back to bytes and words.
+"""Byte-level BPE, or characters: text to tokens, and tokens back to bytes and words.
 
-Byte-level, so that nothing is unknown and the tokens of a text hold its UTF-8 bytes exactly: this makes bits
-per byte exact and comparable between vocabularies. Sennrich et al. 2016 (arXiv:1508.07909); the byte alphabet
-and the splitting of GPT-2.
+No character is unknown, and the tokens of a text hold its UTF-8 bytes exactly: this makes bits per byte exact
+and comparable between vocabularies. BPE is that of Sennrich et al. 2016 (arXiv:1508.07909), with the byte
+alphabet and the splitting of GPT-2.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from zoo.data.text.hub import hub_or_cache
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write
 
@@ -30,10 +32,16 @@ MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """The token that closes a document, by its names in published tokenizers; the first that exists."""
+CHARACTERS = "characters"
+"""Learned in place of BPE where `data.tokenizer` has this name."""
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
+COMPOSE = normalizers.NFC()
+# What normalizers change: case, composition, accents, widths, ligatures, quotes, white space.
+PROBE = f""" {"".join(map(chr, range(128)))}  \r\n\n``''\u201cq\u201d\u2026\u2014É e\u0301 x\u0301 \u212b
+\ufb01 \u00b2 \uff21 \uff71 \u1100\u1161 戦\u00a0\u200b\ufeff🦊 """
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
 
 Item = TypeVar("Item")
@@ -42,23 +50,31 @@ Item = TypeVar("Item")
 class TextTokenizer:
     """Tokens of texts. `end_token` closes every document, if there is one; `mask_token` hides a target.
 
+    `vocab_size` is the largest id plus 1: a vocabulary may have gaps. A learned one has fewer tokens than
+    asked for where the text did not yield as many.
+
     Other tokenizers are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback (Llama 2,
-    Mistral). The latter put a space before a text; here none is put, so that the tokens of a text have its
-    bytes wherever it is cut.
+    Mistral). Some put a space before a text; here none is put, so that the tokens of a text have its bytes
+    wherever it is cut.
 
     Args:
         end: the token that closes a document, where it is not the first of `ENDS`.
 
     Raises:
-        ValueError: a tokenizer whose tokens are not bytes.
+        ValueError: a tokenizer whose tokens do not have the bytes of a text, or whose normalizer changes the
+            text other than by NFC.
     """
 
     def __init__(self, tokenizer: Tokenizer, end: str | None = None):
         self.falls_back_to_bytes = tokenizer.token_to_id("<0x00>") is not None
         if self.falls_back_to_bytes:
             tokenizer = _without_prefix(tokenizer)
+        elif isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+            tokenizer.pre_tokenizer.add_prefix_space = False
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
         self.tokenizer = tokenizer
         usual = next((name for name in ENDS if tokenizer.token_to_id(name) is not None), None)
         self.own_end = None if end == usual else end
@@ -67,12 +83,12 @@ class TextTokenizer:
         name = end or usual
         self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
+        self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
+        # SentencePiece does not tell its mark of a space from a space.
+        marks = self.falls_back_to_bytes and self.encode_short(SPACE) == self.encode_short(" ")
+        self._space = " " if marks else SPACE
         self._token_bytes = self._find_token_bytes()
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens; fewer than asked for if the text did not yield as many."""
-        return self.tokenizer.get_vocab_size()
+        self._composes = self._probe()
 
     @property
     def start_token(self) -> str | None:
@@ -115,10 +131,26 @@ class TextTokenizer:
 
     def byte_count(self, text: str) -> int:
         """UTF-8 bytes of a text as the tokens hold it: some tokenizers compose Unicode characters first."""
-        if self.falls_back_to_bytes:
-            return len(text.replace(SPACE, " ").encode())
-        normalizer = self.tokenizer.normalizer
-        return len((text if normalizer is None else normalizer.normalize_str(text)).encode())
+        text = COMPOSE.normalize_str(text) if self._composes else text
+        return len(text.replace(SPACE, self._space).encode())
+
+    def _probe(self) -> bool:
+        """Whether the normalizer composes characters (NFC).
+
+        Raises ValueError where it changes a text otherwise, or where tokens have other bytes than their text.
+        """
+        normalizer, first = self.tokenizer.normalizer, self.tokenizer.pre_tokenizer
+        text = normalizer.normalize_str(PROBE).replace(SPACE, " ") if normalizer else PROBE
+        if text not in (PROBE, COMPOSE.normalize_str(PROBE)):
+            message = "its normalizer changes the text, and bits per byte would be those of the changed text"
+            raise ValueError(f"{message}: {normalizer}")
+        # A vocabulary may lack bytes that its texts do not have.
+        single = {raw[0] for raw in self._token_bytes if len(raw) == 1}
+        held = "".join(one for one in text if single.issuperset(one.encode()))
+        if b"".join(self._token_bytes[token] for token in self.encode_short(held)) != held.encode():
+            model = type(self.tokenizer.model).__name__
+            raise ValueError(f"its tokens do not spell the text: model {model}, pre-tokenizer {first}")
+        return text != PROBE
 
     def _find_token_bytes(self) -> list[bytes]:
         # The byte alphabet of GPT-2: printable bytes are their own characters, others go from 256 on.
@@ -134,10 +166,10 @@ class TextTokenizer:
                 found.append(b"")
             elif self.falls_back_to_bytes and (byte := re.fullmatch("<0x([0-9A-F]{2})>", text)):
                 found.append(bytes([int(byte[1], 16)]))
-            elif token in added:
-                found.append(b"" if added[token].special else text.encode())
-            elif self.falls_back_to_bytes:
-                found.append(text.replace(SPACE, " ").encode())
+            elif token in added and added[token].special:
+                found.append(b"")
+            elif token in added or self.falls_back_to_bytes:
+                found.append(text.replace(SPACE, self._space).encode())
             else:
                 try:
                     found.append(bytes(byte_of[character] for character in text))
@@ -205,7 +237,8 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
         if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
             from huggingface_hub import hf_hub_download
 
-            file = Path(hf_hub_download(path_or_id, TOKENIZER))
+            with hub_or_cache():
+                file = Path(hf_hub_download(path_or_id, TOKENIZER))
         if not file.is_file():
             raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
@@ -228,6 +261,21 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return TextTokenizer(tokenizer)
+
+
+def learn_characters(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
+    """A vocabulary of the characters of texts; of too many for `vocab_size`, the most frequent.
+
+    Any other character is its UTF-8 bytes, which are tokens too.
+    """
+    names = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
+    counts = Counter(chain.from_iterable(texts))
+    names += sorted(one for one, _ in counts.most_common(vocab_size - len(names)))
+    vocabulary = {name: number for number, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens(list(SPECIAL))
     return TextTokenizer(tokenizer)
 
 

@@ -64,13 +64,20 @@ class TokenStream:
     def __getitem__(self, window: slice) -> np.ndarray:
         return self._tokens[window]
 
-    def document_rows(self, start: int, stop: int) -> np.ndarray:
+    def document_begins(self, opened: bool) -> np.ndarray:
+        """The position of each document's first input, int64.
+
+        Where the next token is predicted, a document is `opened` by the end token of the one before: so its
+        first token is predicted from that alone, and no target is lost.
+        """
+        return np.maximum(self.document_starts - int(opened), 0)
+
+    def document_rows(self, start: int, stop: int, opened: bool = True) -> np.ndarray:
         """The row in which the document of each token in stream[start:stop] begins, int64 [stop-start].
 
-        The end token of a document opens the next one: so the first token of a document is predicted from
-        the end token alone, and no target is lost. Documents that begin before the window begin in row 0.
+        Documents that begin before the window begin in row 0.
         """
-        begins = np.maximum(self.document_starts - 1, 0)
+        begins = self.document_begins(opened)
         document = np.searchsorted(begins, np.arange(start, stop), side="right") - 1
         return np.maximum(begins[document] - start, 0)
 

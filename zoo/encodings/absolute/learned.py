@@ -18,9 +18,8 @@ class Learned(Encoding):
     Options:
         table_length: rows of the table, in tokens; by default the trained length.
         beyond: past the table, `error` refuses the sequence, `clamp` repeats the last row, `interpolate`
-            stretches the table linearly over the sequence, each
-            sequence of a batch by itself; since its length is then part of every position, it cannot be
-            decoded with a cache beyond the table.
+            stretches the table linearly over the sequence, each sequence of a batch by itself; since its
+            length is then part of every position, it cannot be decoded with a cache beyond the table.
 
     Drawn from N(0, 0.02) as in GPT-2. Checked against a loop over the table.
     """
@@ -28,7 +27,6 @@ class Learned(Encoding):
     formula = r"x_i \to x_i + P_i"
     paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
     family = "absolute"
-    weight_matrices = ("table",)
     extrapolates = "policy"
     after_training = ("beyond",)
     integer_positions = True
@@ -60,13 +58,19 @@ class Learned(Encoding):
     def num_positions(self) -> int | None:
         return len(self.table)
 
+    def uses(self, hook: str) -> bool:
+        return super().uses(hook) and (hook != "positions" or self.beyond == "interpolate")
+
+    def positions(self, ids: Tensor, batch: int) -> Tensor:
+        # Unstretched up to the table's end, so that nothing changes within the trained length.
+        last = len(self.table) - 1
+        return ids.float() * (last / ids.amax(-1, keepdim=True).clamp(min=last))
+
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         last = len(self.table) - 1
         if self.beyond == "interpolate":
-            # Unstretched up to the table's end, so that nothing changes within the trained length.
-            position = pos.float() * (last / pos.amax(-1, keepdim=True).clamp(min=last))
-            low = position.floor().long().clamp(max=last)
-            share = (position - low)[..., None]
+            low = pos.floor().long().clamp(max=last)
+            share = (pos - low)[..., None]
             row = self.table[low] * (1 - share) + self.table[(low + 1).clamp(max=last)] * share
         else:
             # `error` has refused longer sequences before this point; the clamp then changes nothing.

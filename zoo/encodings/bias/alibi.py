@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
+from zoo.encodings.bias.sides import Form, hide_other_side, sides
 from zoo.registry import register
 
 
@@ -43,21 +44,14 @@ class ALiBi(Encoding):
         size: Size,
         *,
         slopes: Literal["official", "geometric"] = "official",
-        form: Literal["symmetric", "one_sided"] = "symmetric",
+        form: Form = "symmetric",
         learned: bool = False,
     ):
         super().__init__(size)
         rule = official_slopes if slopes == "official" else geometric_slopes
-        heads = size.num_heads
-        side = torch.zeros(heads)
-        if form == "one_sided" and not size.causal:
-            if heads % 2:
-                raise ValueError(f"form one_sided gives half of the heads to each side; {heads} is odd")
-            slope = [m for m in rule(heads // 2) for _ in range(2)]
-            side[0::2], side[1::2] = 1, -1
-        else:
-            slope = rule(heads)
+        heads, side = size.num_heads, sides(size, form)
         self.one_sided = bool(side.any())
+        slope = [m for m in rule(heads // 2) for _ in range(2)] if self.one_sided else rule(heads)
         self.learned = learned
         if learned:
             self.log_slope = nn.Parameter(torch.tensor(slope).log())
@@ -68,9 +62,7 @@ class ALiBi(Encoding):
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         slope = self.log_slope[head].float().exp() if self.learned else self.slope[head]
         bias = -slope * (q - k).abs()
-        if not self.one_sided:
-            return bias
-        return torch.where(self.side[head] * (q - k) < 0, -torch.inf, bias)
+        return hide_other_side(bias, self.side[head], q - k) if self.one_sided else bias
 
 
 def geometric_slopes(heads: int) -> list[float]:

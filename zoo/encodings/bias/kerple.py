@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
+from zoo.encodings.bias.sides import Form, hide_other_side, sides
 from zoo.registry import register
 
 SMALLEST = 1e-2
@@ -22,11 +23,14 @@ class KERPLE(Encoding):
 
     Options:
         kernel: `log` or `power`.
+        form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
+            of the heads look only back and half only forward, as in ALiBi. It changes nothing in a decoder.
 
     The parameters are free numbers: r1 is the softplus of one, r2 the softplus of the other (log) or twice
     its sigmoid (power). The authors instead clamp r1 and r2 to 0.01 and above in place, which no graph sees.
     They start as published: U(0, 2) for r1 of log and r2 of power, U(0, 1) for the others, none below 0.01.
-    Published for decoders; in an encoder both sides fall alike. Checked against a loop over the formulas.
+    Published for decoders; in an encoder both sides fall alike, or each head looks to one of them. Checked
+    against a loop over the formulas.
     """
 
     formula = r"b_{ij} = -r_1 \ln(1 + r_2\,|i-j|)\quad \text{or} \quad b_{ij} = -r_1\,|i-j|^{r_2}"
@@ -36,9 +40,12 @@ class KERPLE(Encoding):
     extrapolates = "yes"
     distance_only = True
 
-    def __init__(self, size: Size, *, kernel: Literal["log", "power"] = "log"):
+    def __init__(self, size: Size, *, kernel: Literal["log", "power"] = "log", form: Form = "symmetric"):
         super().__init__(size)
         self.kernel = kernel
+        side = sides(size, form)
+        self.one_sided = bool(side.any())
+        self.register_buffer("side", side, persistent=False)
         wide, narrow = torch.rand(2, size.num_heads)
         wide, narrow = (2 * wide).clamp(min=SMALLEST), narrow.clamp(min=SMALLEST)
         # The inverses of softplus and of twice the sigmoid.
@@ -59,5 +66,7 @@ class KERPLE(Encoding):
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         distance = (q - k).abs().float()
         if self.kernel == "log":
-            return -self.r1(head) * (self.r2(head) * distance).log1p()
-        return -self.r1(head) * distance ** self.r2(head)
+            bias = -self.r1(head) * (self.r2(head) * distance).log1p()
+        else:
+            bias = -self.r1(head) * distance ** self.r2(head)
+        return hide_other_side(bias, self.side[head], q - k) if self.one_sided else bias

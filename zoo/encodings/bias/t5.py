@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
+from zoo.fields import AboveZero
 from zoo.registry import register
 
 
@@ -19,13 +20,16 @@ class T5Bias(Encoding):
     Options:
         num_buckets: rows of the table.
         max_distance: where the last bucket begins, in tokens.
+        gain: factor of the table; null for sqrt(D), as in `x_transformers`, and 1 for the bare table.
 
-    T5 leaves its scores unscaled; here the bias is added to scores scaled by 1/sqrt(D), as everywhere in the
-    zoo. Drawn from N(0, 1/sqrt(E)). Checked against `transformers` (T5Attention) and `x_transformers`
+    T5 leaves its scores unscaled and trains with a step relative to the size of a parameter. Here scores are
+    scaled by 1/sqrt(D), and a step of Adam moves a number by at most the learning rate: without a gain, a
+    short training ends before the bias is large enough to matter. The bias starts from N(0, 1/sqrt(E)),
+    whatever the gain. Checked against `transformers` (T5Attention) and `x_transformers`
     (RelativePositionBias).
     """
 
-    formula = r"b_{ij} = B_{h,\, r(i-j)},\qquad r \text{ exact near, logarithmic beyond}"
+    formula = r"b_{ij} = \sqrt{D}\,B_{h,\, r(i-j)},\qquad r \text{ exact near, logarithmic beyond}"
     paper = "Raffel et al. 2020 (arXiv:1910.10683)"
     family = "bias"
     relative = True
@@ -33,7 +37,9 @@ class T5Bias(Encoding):
     distance_only = True
     integer_positions = True
 
-    def __init__(self, size: Size, *, num_buckets: int = 32, max_distance: int = 128):
+    def __init__(
+        self, size: Size, *, num_buckets: int = 32, max_distance: int = 128, gain: AboveZero | None = None
+    ):
         super().__init__(size)
         # Half of a direction's buckets hold one distance each; there must be one, and room for a logarithm.
         self.one_way = num_buckets if size.causal else num_buckets // 2
@@ -45,10 +51,12 @@ class T5Bias(Encoding):
                 f"max_distance must be above {self.exact}, half of a direction's buckets, not {max_distance}"
             )
         self.max_distance = max_distance
-        self.table = nn.Parameter(torch.randn(num_buckets, size.num_heads) / math.sqrt(size.d_model))
+        self.gain = math.sqrt(size.head_dim) if gain is None else gain
+        start = torch.randn(num_buckets, size.num_heads) / math.sqrt(size.d_model)
+        self.table = nn.Parameter(start / self.gain)
 
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return self.table[self.bucket(q - k), head]
+        return self.gain * self.table[self.bucket(q - k), head]
 
     def bucket(self, back: Tensor) -> Tensor:
         """The row of the table for a key that lies `back` tokens before the query."""

@@ -46,7 +46,7 @@ class DeBERTa(Encoding):
     )
     paper = "He et al. 2020 (arXiv:2006.03654)"
     family = "content"
-    weight_matrices = ("table", "keys", "queries")
+    weight_matrices = ("keys", "queries")
     relative = True
     extrapolates = "no"
     per_layer = True

@@ -100,7 +100,4 @@ class CABLE(Encoding):
 
     def _positions(self, context: AttentionContext) -> Tensor:
         """The sum of the steps up to each key, [B,H,S]."""
-        steps_BSH = context.features[..., : self.size.num_heads]
-        if context.keep is not None:
-            steps_BSH = steps_BSH * context.keep[..., None]
-        return steps_BSH.transpose(1, 2).cumsum(-1)
+        return context.running_sum(context.features[..., : self.size.num_heads]).transpose(1, 2)

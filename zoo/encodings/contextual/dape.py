@@ -15,7 +15,7 @@ from zoo.fields import Positive
 from zoo.registry import register
 
 SLOPE = 0.01
-"""Of the hidden layer's activation below 0."""
+"""Slope of the hidden layer's activation below 0."""
 BLOCK_ELEMENTS = 2**20
 """Most hidden units that are held at a time: 4 MiB, for a processor's cache. The backward pass recomputes
 them."""

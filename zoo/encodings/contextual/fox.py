@@ -63,7 +63,4 @@ class FoX(Encoding):
 
     def _total(self, context: AttentionContext) -> Tensor:
         """The sum of the log gates up to each key, [B,H,S]."""
-        log_gate_BSH = context.features
-        if context.keep is not None:
-            log_gate_BSH = log_gate_BSH * context.keep[..., None]
-        return self.scale * log_gate_BSH.cumsum(1).transpose(1, 2)
+        return self.scale * context.running_sum(context.features).transpose(1, 2)

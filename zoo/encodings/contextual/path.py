@@ -125,7 +125,7 @@ class PaTH(Encoding):
         return w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt(), beta.transpose(1, 2)
 
 
-class _Blocks(NamedTuple):
+class _ReflectionBlocks(NamedTuple):
     """Consecutive tokens, C in each block, and the effect of their reflections within it.
 
     With P = tril(Q W^T), b = diag(beta) and A = 1 + b stril(W W^T), a block's reflections take P A^-1 b W
@@ -144,8 +144,8 @@ class _Blocks(NamedTuple):
     y - (y solved^T) W."""
 
     @classmethod
-    def of(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Blocks:
-        """Of the tokens of k, w and beta, filled up with tokens that reflect nothing; q may be empty."""
+    def of(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _ReflectionBlocks:
+        """Blocks of the tokens of k, w and beta, padded with tokens that reflect nothing; q may be empty."""
         block = min(BLOCK, k.shape[2])
         fill = -k.shape[2] % block
         k, w, beta = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (k, w, beta[..., None]))
@@ -175,7 +175,7 @@ def products_with_kept(
         The products, those above the diagonal without meaning; and all keys as the last new token sees them,
         [B,H,S,D].
     """
-    rows, keys, blocks = [], kept_BHPD, _Blocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    rows, keys, blocks = [], kept_BHPD, _ReflectionBlocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
     total = kept_BHPD.shape[2] + blocks.q_BHNCD.shape[2:4].numel()
     for own, q, k, w, solved in blocks.each():
         row = torch.cat((q @ keys.mT, own), -1)
@@ -196,8 +196,8 @@ def products_back_to(
     beta_BHT: Tensor,
 ) -> Tensor:
     """The same products, [B,H,T,S], where nothing is kept of earlier tokens: queries go back to them."""
-    earlier = _Blocks.of(q_BHTD[:, :, :0], k_BHPD, w_BHPD, beta_BHP)
-    own = _Blocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    earlier = _ReflectionBlocks.of(q_BHTD[:, :, :0], k_BHPD, w_BHPD, beta_BHP)
+    own = _ReflectionBlocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
     left, columns = q_BHTD[:, :, :0], []
     rows = own.q_BHNCD.shape[2:4].numel()
     for within, q, k, w, solved in reversed([*earlier.each(), *own.each()]):

@@ -116,7 +116,9 @@ class Randomized(Wrapper):
             if not self.training and self.evaluation == "spread":
                 ids = (ids + 1) * (self.max_position + 1) // (length + 1) - 1
             else:
-                ids = self._drawn(length).gather(-1, ids.long())
+                # Many documents have few lengths.
+                each, which = length.unique(return_inverse=True) if ids.dim() > 1 else (length, 0)
+                ids = self._drawn(each[:, None])[which, ids.long()]
         return self.of.positions(ids, batch)
 
     def _drawn(self, length: Tensor) -> Tensor:

@@ -122,39 +122,47 @@ class RoPE(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         def at(pos: Tensor) -> tuple[Tensor, Tensor]:
-            return self.cos_sin(pos, context.k_pos, context.keep)
+            return self.cos_sin(pos, context.k_pos, context.keep, context.documents)
 
         q_turn, k_turn = context.once(self, context.q_pos, at), context.once(self, context.k_pos, at)
         return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
 
-    def cos_sin(self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What turns a query or key at positions `pos`, in a sequence whose keys stand at `k_pos`.
+    def cos_sin(
+        self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None, documents: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The cos and sin for queries or keys at positions `pos`, in a sequence whose keys stand at `k_pos`.
 
-        `keep` [B,S] is False at keys that are padding.
+        `keep` and `documents` are as of `AttentionContext`; separate documents have a query for each key.
 
         For `turn`: [T,R/2] or [B,1,T,R/2], float32, the attention factor included.
         """
         frequency = self.frequency
         if self.scaling.depends_on_length:
             with torch.autocast(pos.device.type, enabled=False):
-                frequency = self.scaling.frequency_at(extent(k_pos, keep), frequency, self.long_frequency)
+                length = extent(k_pos, keep, documents)
+                frequency = self.scaling.frequency_at(length, frequency, self.long_frequency)
         angle = angles(pos, frequency)
         by = self.scaling.attention()
         return angle.cos() * by, angle.sin() * by
 
 
-def extent(pos: Tensor, keep: Tensor | None = None) -> Tensor:
-    """How many tokens a sequence spans, of positions [S] or [B,S] where `keep` [B,S] is True: [] or [B].
+def extent(pos: Tensor, keep: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
+    """How many tokens a sequence spans, of positions [S] or [B,S]: [1] or [B,1], or of each token's document,
+    [B,S].
 
     From its first position, so that a shift of all changes nothing.
     """
+    if documents is not None:
+        ends = (pos.scatter_reduce(1, documents, pos, by) for by in ("amax", "amin"))
+        last, first = (end.gather(1, documents) for end in ends)
+        return last - first + 1
     if keep is None:
-        return pos.amax(-1) - pos.amin(-1) + 1
+        return pos.amax(-1, keepdim=True) - pos.amin(-1, keepdim=True) + 1
     far = 2**40
     pos = pos.expand_as(keep)
     # A sequence that is nothing but padding spans one.
-    context = pos.masked_fill(~keep, -far).amax(-1) - pos.masked_fill(~keep, far).amin(-1)
-    return context.clamp(min=0) + 1
+    span = pos.masked_fill(~keep, -far).amax(-1, True) - pos.masked_fill(~keep, far).amin(-1, True)
+    return span.clamp(min=0) + 1
 
 
 def rotated_width(size: Size, partial: float) -> int:

@@ -15,7 +15,7 @@ from zoo.registry import register
 class ClippedRoPE(RoPE):
     """RoPE whose slowest pairs, which never complete a turn in training, are slowed to a stop.
 
-    Of the n slowest pairs, the m-th, m = 0 .. n-1 from fast to slow, turns with its frequency in RoPE times
+    The m-th of the n slowest pairs, m = 0 .. n-1 from fast to slow, turns with its frequency in RoPE times
     (1 + cos(pi m / (n - 1))) / 2.
 
     Options:

@@ -22,20 +22,20 @@ READ_BY = {
     "short_factor": ("longrope",),
     "long_factor": ("longrope",),
 }
-"""Which rules make use of which figure."""
+"""Scaling rules that use each parameter."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A rule and its figures, for R = `width` rotated dimensions; the options are those of `RoPE`.
+    """A rule and its parameters, for R = `width` rotated dimensions; the options are those of `RoPE`.
 
-    Raises ValueError where a figure cannot be.
+    Raises ValueError for an invalid parameter.
     """
 
     rule: str
     width: int
     turning: int
-    """How many pairs, the fastest, turn; the others have frequency 0."""
+    """The number of pairs that turn, the fastest; the others have frequency 0."""
     base: float
     trained_length: int
     factor: float = 1.0
@@ -110,11 +110,11 @@ class Scaling:
         return plain
 
     def frequency_at(self, length: Tensor, short: Tensor, long: Tensor | None) -> Tensor:
-        """The frequencies for a sequence of `length` tokens: [R/2] for one length [], [B,1,R/2] for [B].
+        """The frequencies for sequences of `length` tokens: [R/2] for one length [1], [...,R/2] for [...].
 
         `short` and `long` are what `frequency` and `long_frequency` gave.
         """
-        length = length if length.dim() == 0 else length[:, None, None]
+        length = length[..., None] if length.dim() > 1 else length
         if long is None:
             # Clamped, because below the original length the base would be that of a negative number.
             ratio = length.clamp(min=self.full_length).float() / self.full_length
@@ -123,7 +123,7 @@ class Scaling:
         return torch.where(length > self.full_length, long, short)
 
     def long_frequency(self) -> Tensor | None:
-        """Of `longrope`, the frequencies beyond the original length."""
+        """Frequencies of `longrope` beyond the original length; None for another rule."""
         if self.rule != "longrope":
             return None
         divisor = self.factor if self.long_factor is None else self.long_factor
@@ -136,7 +136,7 @@ class Scaling:
         return self.base * factor ** (self.width / (self.width - 2))
 
     def attention(self) -> float:
-        """What cos and sin are multiplied by: the scores by its square."""
+        """Factor of cos and sin; the scores are multiplied by its square."""
         if self.rule not in ("yarn", "longrope"):
             return 1.0
         if self.attention_factor is not None:

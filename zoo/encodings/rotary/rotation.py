@@ -22,7 +22,7 @@ def frequencies(width: int, base: float | Tensor) -> Tensor:
 def angles(pos: Tensor, frequency: Tensor) -> Tensor:
     """Position times frequency, [T,R/2] or, where either has a row for each sequence, [B,1,T,R/2]: float32.
 
-    pos is [T] or [B,T], frequency [R/2] or [B,1,R/2].
+    pos is [T] or [B,T], frequency [R/2], [B,1,R/2] or [B,T,R/2].
     """
     # Autocast would compute the product in bf16, whose integers are exact only to 256.
     with torch.autocast(pos.device.type, enabled=False):

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
 from zoo.fields import AboveOne, AboveZero
 from zoo.registry import register
@@ -76,9 +76,12 @@ class XPos(Encoding):
         # The multipliers themselves are float32.
         largest = room(q.dtype if q.dtype == torch.float16 else torch.float32)
         longest = int(largest / self.fastest)
-        if context.num_keys > longest:
+        length, documents = context.num_keys, context.documents
+        if length > longest and documents is not None:
+            length = longest_document(documents)
+        if length > longest:
             raise ValueError(
-                f"a sequence of {context.num_keys} tokens, but beyond {longest} the multipliers of xpos "
+                f"a sequence of {length} tokens, but beyond {longest} the multipliers of xpos "
                 f"overflow {q.dtype}: a larger scale_base fades more slowly and reaches farther"
             )
 

@@ -17,7 +17,7 @@ class Interleave(Wrapper):
 
     This is the encodings' part of the paper's model (RNoPE-SWA) and no more: its rotary layers see a sliding
     window, and only the others the whole sequence, which is `model.window: [W, W, W, null]`.
-    What elsewhere is shared by all layers, such as the table of t5, each layer has of its own here.
+    Each layer has its own copy of parameters that other encodings share, such as the table of t5.
     Checked against models in which every layer has the same encoding, layer by layer.
     """
 
@@ -31,14 +31,14 @@ class Interleave(Wrapper):
             raise ValueError("pattern must hold at least one encoding")
         if len(pattern) > size.num_layers:
             raise ValueError(
-                f"a pattern of {len(pattern)} in {size.num_layers} layers: the last "
+                f"pattern has {len(pattern)} entries but num_layers is {size.num_layers}; the last "
                 f"{len(pattern) - size.num_layers} are unused"
             )
         embedding = [one.name for one in pattern if one.uses("embed")]
         if embedding:
             raise ValueError(
-                f"{embedding[0]!r} is met before the first layer and cannot be one layer's alone: combine it "
-                f"by a list, `encoding: [{embedding[0]}, {{name: interleave, ...}}]`"
+                f"{embedding[0]!r} acts on the token embeddings, before the first layer; combine it by "
+                f"a list, `encoding: [{embedding[0]}, {{name: interleave, ...}}]`"
             )
         index = (size.layer or 0) % len(pattern)
         super().__init__(size, pattern[index])

@@ -76,8 +76,8 @@ def _score(text: Text, window: int, ends: list[int], execution: Execution) -> li
 
 def _numbers(text: Text, window: int, end: int, losses: Losses) -> Numbers:
     numbers = text.numbers_of(losses, words=False)  # a bin cuts words anywhere
-    own = text.task.model.encoding.max_cached_length
-    if own is not None and end <= text.task.recipe.data.sequence_length and own < window:
-        remark = f"the encoding depends on the length: this bin is computed as in a sequence of {window:,}"
+    own, longest = text.task.model.encoding.max_cached_length, text.longest_sequence(window)
+    if own is not None and end <= text.task.recipe.data.sequence_length and own < longest:
+        remark = f"the encoding depends on the length: this bin is computed in sequences of up to {longest:,}"
         numbers["remark"] = "; ".join([remark, *([numbers["remark"]] if "remark" in numbers else [])])
     return {"length": end, **numbers}

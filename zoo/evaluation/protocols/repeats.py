@@ -7,12 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.errors import InputError
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text
 from zoo.registry import register
+from zoo.runs.card import changed_data
 from zoo.tasks.task import Task
 
 CHUNK = 2**22
@@ -24,10 +27,11 @@ class Repeats(Protocol):
     """One pass in windows of the longest length that can be read; a row for each octave of distances.
 
     Scores the targets whose bigram (previous token, target) occurred earlier in the window and is rare in the
-    training text: fewer than `evaluate.rare_below` occurrences. A model cannot know such a bigram from its
-    weights, but can copy it from its context. These are the "AR hits" of Arora et al. 2023 (Zoology,
-    arXiv:2312.04927, section 3), here by distance. A row's `length` is the upper end of an octave of
-    distances to the last earlier occurrence, in tokens.
+    training text: fewer than `evaluate.rare_below` occurrences. Where documents are separate, the earlier
+    occurrence lies in the same document. A model cannot know such a bigram from its weights, but can copy it
+    from its context. These are the "AR hits" of Arora et al. 2023 (Zoology, arXiv:2312.04927, section 3),
+    here by distance. A row's `length` is the upper end of an octave of distances to the last earlier
+    occurrence, in tokens.
 
     A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
     next shorter one is read instead. Runs compare where their windows are the same.
@@ -43,11 +47,14 @@ class Repeats(Protocol):
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         config, text = task.recipe.evaluate, Text(task, source, lengths)
         bigrams = text.inputs(0, text.size) * source.vocab_size + text.inputs(1, text.size + 1)
-        rare = _occurrences(bigrams, source) < config.rare_below
+        rare = _occurrences(bigrams, _trained_on(task, source)) < config.rare_below
         rare &= text.targets(0, text.size) >= 0
         plans = []
         for window in sorted(lengths, reverse=True):
-            distances = repeat_distances(bigrams, max(1, text.room(window)))
+            groups = np.arange(text.size) // max(1, text.room(window))
+            if source.separate:
+                groups = groups * len(text.starts) + text.documents(np.arange(text.size))
+            distances = repeat_distances(bigrams, groups)
             chosen = np.flatnonzero(rare & (distances > 0))
             note = None if len(chosen) else "no rare bigram repeats within a window"
             score = partial(_score, text, window, chosen, distances[chosen])
@@ -58,22 +65,38 @@ class Repeats(Protocol):
         return plans
 
 
-def repeat_distances(bigrams: np.ndarray, window: int) -> np.ndarray:
-    """The distance of each bigram to its last earlier occurrence in its window, 0 where there is none.
+def repeat_distances(bigrams: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The distance of each bigram to its last earlier occurrence in its group, 0 where there is none.
 
     Args:
         bigrams: a number for each pair of an input token and its target, int64 [N].
-        window: number of pairs in each window; windows are consecutive.
+        groups: the window of each pair, or its document in that window; each is consecutive, int64 [N].
 
-    >>> repeat_distances(np.array([7, 8, 7, 7, 7, 8]), 4).tolist()
+    >>> repeat_distances(np.array([7, 8, 7, 7, 7, 8]), np.array([0, 0, 0, 0, 1, 1])).tolist()
     [0, 0, 2, 1, 0, 0]
     """
-    windows = np.arange(len(bigrams)) // window
-    order = np.lexsort((bigrams, windows))  # stable: equal bigrams of a window stay in the text's order
-    same = (np.diff(bigrams[order]) == 0) & (np.diff(windows[order]) == 0)
+    order = np.lexsort((bigrams, groups))  # stable: equal bigrams of a group stay in the text's order
+    same = (np.diff(bigrams[order]) == 0) & (np.diff(groups[order]) == 0)
     distances = np.zeros(len(bigrams), np.int64)
     distances[order[1:][same]] = np.diff(order)[same]
     return distances
+
+
+def _trained_on(task: Task, source: DataSource) -> DataSource:
+    """The data of the run, also where another corpus is scored. Raises InputError where they are missing."""
+    try:
+        if source.label is not None:
+            data = task.recipe.data
+            data = data.model_copy(update={"tokenizer": data.tokenizer and source.recipe.data.tokenizer})
+            source = open_data(task.recipe.model_copy(update={"data": data}))
+            if differing := changed_data(task.card, source):
+                raise InputError("; ".join(differing))
+        if not len(source.stream("train")):
+            raise InputError(f"{task.recipe.data.name!r} has no training split")
+    except InputError as error:
+        message = f"repeats counts bigrams in the training text of the run: {error}; leave out this protocol"
+        raise InputError(message) from error
+    return source
 
 
 def _occurrences(bigrams: np.ndarray, source: DataSource) -> np.ndarray:

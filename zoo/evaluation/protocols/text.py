@@ -126,6 +126,14 @@ class Text:
         """The text tokens in a window of `length` tokens."""
         return length - (self.start_token is not None)
 
+    def longest_sequence(self, length: int) -> int:
+        """The tokens of the longest sequence in windows of a length: a document where these are separate."""
+        if not self.source.separate:
+            return length
+        begins = self._stream.document_begins(self.likelihood)
+        sizes = np.diff(begins, append=self.end)[begins < self.size]
+        return min(length, int(sizes.max(initial=0)) + length - self.room(length))
+
     def inputs(self, start: int, stop: int) -> np.ndarray:
         """Input tokens, int64 [stop-start]."""
         if self._masked is not None:
@@ -181,7 +189,7 @@ class Text:
             note = f"only evaluate.max_tokens={self.max_tokens} are scored; raise it to {length} or more"
         elif not self.room(length):
             note = "the start token leaves no room for text"
-        note = end_of_encoding(self.task, length) or note
+        note = end_of_encoding(self.task, self.longest_sequence(length)) or note
         if note is None and self._masked is not None and not (self.targets(0, self.size) >= 0).any():
             note = "no token is scored: the text is too short for its hidden tokens"
         return LengthPlan(length, note=note) if note else LengthPlan(length, tokens, score)
@@ -197,7 +205,7 @@ class Text:
 
         def rows_of(start: int, stop: int, count: int) -> np.ndarray:
             """As `TokenStream.document_rows`; a start token belongs to the first document of its window."""
-            rows = self._stream.document_rows(start, stop)
+            rows = self._stream.document_rows(start, stop, self.likelihood)
             return np.concatenate([np.zeros(count, np.int64), np.where(rows > 0, rows + count, 0)])
 
         def run(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.errors import InputError, Problem, nearest
+from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
 from zoo.pretrained.architectures.llama import LLAMA, MISTRAL, QWEN2, QWEN3, SMOLLM3
@@ -43,9 +43,8 @@ def architecture_of(values: dict[str, Any], where: str) -> tuple[str, Architectu
             raise InputError(Problem(message, key="model_type", where=where))
         return name, ARCHITECTURES[name]
     name = str(named[0]) if named else kind
-    near = nearest(name, ARCHITECTURES)
-    hint = f"; did you mean {near!r}?" if near else ""
-    message = f"architecture {name!r} cannot be imported{hint}; there are {', '.join(ARCHITECTURES)}"
+    # Names are alike where models are not: no near one is suggested.
+    message = f"{name!r} cannot be imported; the supported architectures are {', '.join(ARCHITECTURES)}"
     raise InputError(Problem(message, key="architectures", where=where))
 
 

@@ -85,9 +85,7 @@ GPT2 = Architecture(
 
 def read_neox(config: Config, model: Model) -> Model:
     base, part = config.take("rotary_emb_base", kind=NUMBER), config.take("rotary_pct", kind=NUMBER)
-    encoding = rope(config, base, part)
-    # Some versions write these again, and read them in no other place.
-    config.defaults |= {"rope_theta": encoding["base"], "partial_rotary_factor": encoding["partial"]}
+    encoding = rope(config, base, part, model["d_model"] // max(model["num_heads"], 1))
     bias = "all" if config.take("attention_bias", kind=bool) else "feed_forward"
     return {"encoding": encoding, "activation": activation(config, "hidden_act"), "bias": bias}
 
