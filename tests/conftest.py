@@ -266,10 +266,7 @@ def forks():
 @pytest.fixture
 def unmeasured(monkeypatch):
     """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
-    from zoo.training import fit
-    from zoo.training.finish import Trained
-
-    monkeypatch.setattr(fit, "finish", lambda run, source: Trained(run.folder))
+    monkeypatch.setattr("zoo.training.fit.finish", lambda run, source: ([], []))
 
 
 @pytest.fixture(scope="session")

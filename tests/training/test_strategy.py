@@ -59,7 +59,7 @@ def apart(one, two):
 UNMEASURED = """
 import zoo.training.fit
 
-zoo.training.fit.finish = lambda run, source: zoo.training.fit.Trained(run.folder)
+zoo.training.fit.finish = lambda run, source: ([], [])
 """
 
 

@@ -134,9 +134,7 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
         if wrong is not None:
             # A plugin that was named and cannot be read has its own message.
             of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
-            raise (
-                wrong if of_plugin or not code.missing else InputError(map(Problem, code.missing))
-            ) from wrong
+            raise InputError(wrong.problems if of_plugin or not code.missing else map(Problem, code.missing))
         changed = _changes_of_encoding(stored, recipe) if sets else {}
         run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
@@ -181,6 +179,7 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
     """
     changed = recipe.as_dict()
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
+    may = [*may_change_after_training(), *may_change(stored["model"]["encoding"])]
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
         if not is_among(key, (ENCODING,)) and not affects(key).after_training:
@@ -188,8 +187,7 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
             if key.startswith("data."):
                 refused[key] += "; to score another text, give --data CORPUS (in Python data=...)"
     if refused:
-        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
         *others, (key, why) = refused.items()
-        final = Problem(f"{why}; after training only these can be set: {may}", key)
+        final = Problem(f"{why}; after training only these can be set: {', '.join(may)}", key)
         raise InputError([*(Problem(why, key) for key, why in others), final])
     return encoding.allowed

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from pathlib import Path
 
 from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource
@@ -22,20 +20,6 @@ from zoo.training.run import TrainingRun
 
 LEAST_TOKENS = 16384
 """Tokens that are scored at each length after a training however short."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The end of a training; further processes know its folder alone.
-
-    Attributes:
-        measurements: of the evaluation after the training.
-        closing: the lines to print below their tables.
-    """
-
-    folder: Path
-    measurements: tuple[Measurement, ...] = ()
-    closing: tuple[str, ...] = ()
 
 
 def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
@@ -59,8 +43,8 @@ def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     return "\n".join([line, *plan.warnings(), *limits_of_evaluation(task, source)])
 
 
-def finish(trained: TrainingRun, source: DataSource) -> Trained:
-    """Evaluate the saved checkpoint, as `evaluate` would.
+def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement], list[str]]:
+    """The measurements of the saved checkpoint, as `evaluate` makes them, and the lines to print below them.
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
@@ -93,4 +77,4 @@ def finish(trained: TrainingRun, source: DataSource) -> Trained:
     if len(lengths) > 1:
         command = shlex.join([*evaluate, "--lengths", ",".join(map(str, lengths)), *plugins])
         lines.append(f"look further: {command}")
-    return Trained(folder, tuple(measurements), tuple(lines))
+    return measurements, lines

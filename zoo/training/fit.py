@@ -10,15 +10,15 @@ from zoo.errors import RunError
 from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe
-from zoo.training.finish import Trained, finish, opening
+from zoo.training.finish import finish, opening
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import logging_ended
-from zoo.training.run import Resume, find_start
+from zoo.training.run import Resume, TrainingRun, find_start
 from zoo.training.run_status import RunStatus
 from zoo.training.trainer import DataModule, make_trainer
 
 
-def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trained:
+def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:
     """Train, and evaluate at the recipe's lengths.
 
     Args:
@@ -55,4 +55,6 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trai
         # The first process measures alone, without the trainer and the optimizer in memory.
         del trainer, task
         gc.collect()
-        return finish(run, source) if is_first_process() else Trained(run.folder)
+        if is_first_process():
+            run.measurements, run.closing = finish(run, source)
+    return run

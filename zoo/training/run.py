@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from zoo import registry
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
+from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import validate_results_folder
 from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import is_first_process
@@ -59,6 +61,7 @@ class TrainingRun:
         checkpoint, content: the one to resume from; `content` is None again once the trainer has it.
         is_new, begun: whether this process has made the folder, and the trainer.
         saved_at: the step of the last checkpoint, 0 before the first.
+        measurements, closing: those of the evaluation at the end, and the lines to print below their tables.
     """
 
     recipe: Recipe
@@ -72,6 +75,8 @@ class TrainingRun:
     is_new: bool = False
     begun: bool = False
     saved_at: int = 0
+    measurements: Sequence[Measurement] = ()
+    closing: Sequence[str] = ()
 
     def validate(self, source: DataSource) -> None:
         """Raises InputError for data that this run cannot be trained on."""
