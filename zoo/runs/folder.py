@@ -106,18 +106,6 @@ def remove_leftovers(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _find_run(recipe: Recipe, out: Path | None) -> tuple[Path, dict[str, Any]] | None:
-    """The run in `out`, or the newest of this recipe's name, with its recipe; None where there is none."""
-    if out is not None:
-        return (out, stored_recipe(out)) if (out / RECIPE).is_file() else None
-    # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
-    own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
-    folders = [file.parent for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
-    runs = [(folder, stored_recipe(folder)) for folder in folders]
-    runs = [(folder, stored) for folder, stored in runs if stored.get("name") == recipe.name]
-    return max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime, default=None)
-
-
 def existing_run(
     recipe: Recipe, out: Path | None, required: bool = True
 ) -> tuple[Path, dict[str, Any]] | tuple[None, None]:
@@ -128,12 +116,20 @@ def existing_run(
     Raises:
         InputError: there is none although it is required, or it was made from another recipe.
     """
-    found = _find_run(recipe, out)
-    if found is None and required:
-        raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
-    if found is not None:
-        validate_same_recipe(found[1], recipe, found[0] / RECIPE)
-    return found or (None, None)
+    # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
+    own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
+    files = [file for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
+    if out is not None:
+        files = [out / RECIPE] if (out / RECIPE).is_file() else []
+    runs = [(file.parent, stored_recipe(file.parent)) for file in files]
+    runs = [run for run in runs if out is not None or run[1].get("name") == recipe.name]
+    if not runs:
+        if required:
+            raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
+        return None, None
+    folder, stored = max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
+    validate_same_recipe(stored, recipe, folder / RECIPE)
+    return folder, stored
 
 
 def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) -> None:

@@ -47,13 +47,12 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         InputError: flags that Lightning refuses.
     """
     recipe, before = run.recipe, run.content or {}
-    every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
     flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
         # A run shorter than that is validated once, at its end.
-        flags["val_check_interval"] = min(every, recipe.trainer.max_steps)
+        flags["val_check_interval"] = min(recipe.checkpoint.every_n_steps, recipe.trainer.max_steps)
     if flags["limit_val_batches"]:
         # Taken off the data: of batches Lightning would count each device's own.
         flags["limit_val_batches"] = None
@@ -67,7 +66,7 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         SeededSteps(),
         log,
         *([] if flags.get("enable_progress_bar") is False else [StepBar(tokens_per_step)]),
-        NanGuard(log),
+        NanGuard(log, run),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(run),
