@@ -127,7 +127,7 @@ class TrainingRun:
 
 
 def find_start(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:
-    """Where a run starts: all that can be refused before the data is opened; nothing is written.
+    """The start of a run, after all refusals that need no data; nothing is written.
 
     Raises:
         InputError: the recipe cannot be trained here; there is no run to resume, it was made from another
