@@ -49,7 +49,7 @@ from zoo import registry
 from zoo.console import duration
 from zoo.data import open_data
 from zoo.errors import InputError, RunError
-from zoo.evaluation.measure import measure
+from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements, store
 from zoo.files import atomic_write
@@ -57,6 +57,7 @@ from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
 from zoo.runs.card import read_card, write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import LAST, METRICS, RECIPE, stored_recipe
+from zoo.runs.load import LoadedRun
 from zoo.tasks import build_task
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -248,7 +249,8 @@ def evaluate_changed(folder: Path, sets: Sequence[str]) -> None:
     task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
     task.load_state_dict(content["state_dict"])
     task.card, task.changed = content["zoo_card"], {"model.window": recipe.model.window}
-    store(folder, measure(task, open_data(recipe), folder, folder / LAST))
+    for _ in evaluate_run(LoadedRun(folder, folder / LAST, folder, task), open_data(recipe)):
+        pass
 
 
 def packed(measurement: Measurement) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import zoo
 from zoo.cli import main
 from zoo.data import open_data
 from zoo.evaluation.load import load_runs
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_rare_bigrams_are_rare_in_the_text_of_the_run(here, recipe, capsys):
     run = fit(recipe("text", "trainer.max_steps=1", own, scored))
     evaluate = ["evaluate", str(run), "--protocol", "repeats", "--data", "other"]
     assert main(evaluate) == 0
-    (loaded,) = load_runs([run], data="other")
-    assert len(loaded.source.stream("train")) == 0
-    stream = loaded.source.stream("valid")[:301].tolist()
+    ((loaded, source),) = load_runs([run], data="other")
+    assert len(source.stream("train")) == 0
+    stream = source.stream("valid")[:301].tolist()
     seen = Counter(pairwise(open_data(loaded.task.recipe).stream("train")[:].tolist()))
     expected = 0
     for first in range(0, 300, 64):

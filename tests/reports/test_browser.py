@@ -4,7 +4,7 @@ import pytest
 
 from zoo.evaluation.store import read_measurements
 from zoo.reports.report import build
-from zoo.reports.run_folder import store_results
+from zoo.reports.run_folder import show_results
 from zoo.reports.write import write_report
 
 
@@ -20,6 +20,6 @@ def test_the_page_of_a_comparison_draws_its_curves(write_run, open_page):
 @pytest.mark.slow
 def test_the_page_of_a_run_draws_its_curve(write_run, open_page):
     run = write_run("a")
-    store_results(run, read_measurements(run))
+    show_results(run, read_measurements(run))
     page = open_page(run / "evaluation" / "index.html")
     assert page.locator(".scatterlayer .trace path.js-line").count() >= 1

@@ -11,8 +11,8 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate_steps
+from zoo.reports.fit import fit
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 DURING = "evaluate.during={every_n_steps: 2, lengths: [8, 24], max_tokens: 64, samples: 8}"
 EACH = ["trainer.log_every_n_steps=1", "model.dropout=0.1"]

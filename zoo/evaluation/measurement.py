@@ -181,13 +181,18 @@ class Measurement(_Model):
         """Rows of measurements of one kind compare: they are of the same protocol, parameters and targets."""
         return self.protocol, json.dumps(self.parameters, sort_keys=True), self.targets.digest
 
-    def updated(self, other: Measurement) -> Measurement:
-        """This one with the rows of a later one in place of its own. A note replaces no measured row."""
-        rows = {row.length: row for row in self.rows}
-        for row in other.rows:
+
+def merged(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """One measurement of each identity, with the rows of all. Later rows replace earlier ones; a note
+    replaces no measured row."""
+    found: dict[str, Measurement] = {}
+    for one in measurements:
+        rows = {row.length: row for row in found[one.identity].rows} if one.identity in found else {}
+        for row in one.rows:
             if row.note is None or rows.get(row.length, row).note is not None:
                 rows[row.length] = row
-        return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
+        found[one.identity] = one.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
+    return [*found.values()]
 
 
 def flat_rows(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
 from zoo.recipe import Recipe, Tree, read_located, to_recipe
 from zoo.reports import evaluate as evaluating
+from zoo.reports import fit as training
 from zoo.reports import full_report as reporting
 from zoo.reports.report import build
 from zoo.runs.folder import validate_present
-from zoo.training import fit as training
 
 if TYPE_CHECKING:
     import pandas as pd

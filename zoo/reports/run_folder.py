@@ -10,31 +10,32 @@ evaluation/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.evaluation.measurement import Measurement, flat_rows
-from zoo.evaluation.store import PAGE, locked, read_measurements, store
+from zoo.evaluation.store import PAGE, locked, read_measurements
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
 from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.report import run_report
 from zoo.reports.sections import report_page
-from zoo.reports.text import markdown
+from zoo.reports.text import console, markdown, terminal
 from zoo.runs.folder import RESULTS
 
 
-def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Store measurements in a run folder, and write the other files from all that it has."""
-    store(folder, measurements)
+def show_results(folder: Path, measurements: Sequence[Measurement], name: str | None = None) -> None:
+    """Print the tables of some measurements of a run, and write the files made from all that it has.
+
+    Args:
+        name: of the run in the title; by default that in its recipe.
+    """
+    print(console(run_report(folder, measurements, name), *terminal()) + "\n", flush=True)
     file = folder / RESULTS
     with locked(folder):
         measured = read_measurements(folder)
-        rows = flat_rows(measured)
-        atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
-        atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
         report = run_report(folder, measured)
+        atomic_write(file.with_suffix(".csv"), rows_as_csv(flat_rows(measured)))
         atomic_write(file.with_suffix(".md"), markdown(report))
         for ending, picture in pictures(report.summary).items():
             atomic_write(file.with_suffix(ending), picture)

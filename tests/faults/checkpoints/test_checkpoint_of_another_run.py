@@ -7,8 +7,8 @@ from small_run import LONGER, change, refused, resume
 
 from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate
+from zoo.reports.fit import fit
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.training.fit import fit
 
 
 @pytest.mark.parametrize("spoil, message", [
