@@ -34,6 +34,8 @@ from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import build_task
 from zoo.training.library_messages import hide_library_messages
+from zoo.training.run import TrainingRun
+from zoo.training.run_status import RunStatus
 from zoo.training.trainer import DataModule, make_trainer
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -119,7 +121,9 @@ def lightning(recipe: Recipe, source, skip: int) -> tuple[float, float]:
     task = build_task(recipe, source.vocab_size)
     clock, data = Clock(skip), TimedData(source, skip)
     with tempfile.TemporaryDirectory() as folder:
-        trainer, _ = make_trainer(recipe, task, source, Path(folder))
+        status = RunStatus()
+        status.run = TrainingRun(recipe, folder=Path(folder))
+        trainer = make_trainer(status.run, task, source, status)
         trainer.callbacks.append(clock)
         trainer.fit(task, data)
     seconds = clock.stop - clock.start

@@ -24,6 +24,7 @@ from board.measured import DASH, LEARNED, REFERENCE, SHOWN, Measured, curves, re
 from board.pairs import starts_table
 from board.questions import QUESTIONS, question_files
 from board.ranking import ranking
+from board.settings import settings_page
 from results import Study
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
@@ -262,6 +263,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         files |= study_files(one)
     for name in QUESTIONS:
         files |= question_files(name, studies, stored)
+    files |= settings_page(studies, stored)
     for name, content in files.items():
         atomic_write(out / name, content)
     print(f"{len(found)} studies: {out / 'leaderboard.md'}")

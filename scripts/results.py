@@ -2,7 +2,7 @@
 
     python scripts/results.py --list
     python scripts/results.py --study flip_flop --limit 3 --nice
-    python scripts/results.py --data DIR --nice               # all studies in order; DIR has the corpora
+    setsid python scripts/results.py --data DIR --nice        # all studies in order; DIR has the corpora
     python scripts/results.py --study flip_flop --unpack DIR  # run folders for `zoo compare DIR/*`
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
@@ -49,7 +49,7 @@ from zoo import registry
 from zoo.console import duration
 from zoo.data import open_data
 from zoo.errors import InputError, RunError
-from zoo.evaluation.measure import measure
+from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements, store
 from zoo.files import atomic_write
@@ -57,6 +57,7 @@ from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
 from zoo.runs.card import read_card, write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import LAST, METRICS, RECIPE, stored_recipe
+from zoo.runs.load import LoadedRun
 from zoo.tasks import build_task
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -248,7 +249,8 @@ def evaluate_changed(folder: Path, sets: Sequence[str]) -> None:
     task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
     task.load_state_dict(content["state_dict"])
     task.card, task.changed = content["zoo_card"], {"model.window": recipe.model.window}
-    store(folder, measure(task, open_data(recipe), folder, folder / LAST))
+    for _ in evaluate_run(LoadedRun(folder, folder / LAST, folder, task), open_data(recipe)):
+        pass
 
 
 def packed(measurement: Measurement) -> dict[str, Any]:
@@ -356,8 +358,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.nice:
         os.nice(19)
-        group = Path("/proc/self/autogroup")  # Linux shares the cores among sessions; nice acts within one
-        if group.exists():
+        # Linux shares the cores among sessions, and nice acts within one. A session that `setsid` has made is
+        # the queue's alone; another one is the user's, whose other commands must not give way.
+        group = Path("/proc/self/autogroup")
+        if group.exists() and os.getsid(0) == os.getpid():
             group.write_text("19")
     if not torch.cuda.is_available():
         for study in studies:

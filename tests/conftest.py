@@ -266,13 +266,13 @@ def forks():
 @pytest.fixture
 def unmeasured(monkeypatch):
     """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
-    monkeypatch.setattr("zoo.training.fit.finish", lambda *given: None)
+    monkeypatch.setattr("zoo.training.fit.finish", lambda run, source: ([], []))
 
 
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory):
     """A trained and evaluated run of the recipe `max_index`, which no test changes."""
-    from zoo.training.fit import fit
+    from zoo.reports.fit import fit
 
     return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny")
 

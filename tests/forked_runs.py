@@ -78,7 +78,7 @@ def halts(where, step, mark):
     elif where == "tokenizer":
         here(zoo.data.text.cache, "train_tokenizer", lambda *given: True)
     elif where == "evaluation":
-        here(zoo.training.finish, "measure", lambda *given, **named: True)
+        here(zoo.training.finish, "evaluate_run", lambda *given, **named: True)
     else:
         what, name = where.split()
         here(os, what, writing(name))

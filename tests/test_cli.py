@@ -43,11 +43,10 @@ def workplace(tmp_path, monkeypatch):
 def verbs(monkeypatch):
     """Stand-ins for the two verbs that need torch, with the arguments of each call."""
     calls = []
-    training, evaluation = types.ModuleType("zoo.training.fit"), types.ModuleType("zoo.reports.evaluate")
+    training, evaluation = types.ModuleType("zoo.reports.fit"), types.ModuleType("zoo.reports.evaluate")
     training.fit = lambda *given, **named: calls.append((given, named))
     evaluation.evaluate = lambda *given, **named: calls.append((given, named))
-    monkeypatch.setitem(sys.modules, "zoo.training", types.ModuleType("zoo.training"))
-    monkeypatch.setitem(sys.modules, "zoo.training.fit", training)
+    monkeypatch.setitem(sys.modules, "zoo.reports.fit", training)
     monkeypatch.setitem(sys.modules, "zoo.reports.evaluate", evaluation)
     return types.SimpleNamespace(calls=calls, training=training, evaluation=evaluation)
 

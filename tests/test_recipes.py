@@ -8,8 +8,8 @@ import torch
 from zoo import cli, registry
 from zoo.data import open_data
 from zoo.recipe import read_recipe
+from zoo.reports.fit import fit
 from zoo.tasks import build_task
-from zoo.training.fit import fit
 
 FILES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
 BASES = sorted((Path(__file__).parents[1] / "recipes" / "base").glob("*.yaml"))

@@ -34,9 +34,9 @@ from zoo.fields import Positive
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.recipe import Recipe, resolve
 from zoo.registry import register
+from zoo.reports.fit import fit
 from zoo.runs.folder import stored_recipe
 from zoo.tasks import build_task
-from zoo.training.fit import fit
 
 WARM_UP = 2
 MODES = ("default", "fp32", "bf16", "fp32 compiled", "bf16 compiled")

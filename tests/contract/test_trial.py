@@ -9,7 +9,7 @@ import yaml
 from zoo import cli
 from zoo.contract.check import check_plugin
 from zoo.errors import InputError
-from zoo.training.fit import validate_plugins
+from zoo.training.run import validate_plugins
 
 FAULTY = Path(__file__).parent / "faulty"
 SIZED = '''"""Built for one size alone."""

@@ -12,16 +12,16 @@ import torch
 
 from zoo import registry
 from zoo.errors import InputError, RunError
+from zoo.evaluation import evaluate as evaluation
 from zoo.evaluation import measure
 from zoo.evaluation import store as storage
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
-from zoo.reports import evaluate as command
 from zoo.reports import run_folder
 from zoo.reports.evaluate import evaluate
+from zoo.reports.fit import fit
 from zoo.reports.report import build
 from zoo.training import finish
-from zoo.training.fit import fit
 
 BASE = {
     "name": "tiny",
@@ -205,10 +205,9 @@ def test_what_was_measured_before_the_end_is_kept_and_reported(run, spoilt, caps
     assert [text.count(": bits per byte by ") for text in reports] == [2, 2]
 
 
-def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
+def test_results_are_stored_as_they_come(run, spoilt):
     folder, seen = run(), []
     forget(folder)
-    monkeypatch.setattr(measure, "SECONDS_AT_RISK", 0.0)
 
     def look(length):
         file = folder / "evaluation" / "lengths.json"
@@ -351,7 +350,7 @@ def test_wrong_protocols_are_reported_for_every_run_at_once(run):
 
 def test_a_stride_that_leaves_gaps_is_reported_before_anything_is_measured(run, monkeypatch):
     folders = [run(name="first"), run(name="second")]
-    monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
+    monkeypatch.setattr(evaluation, "measure", lambda *given, **more: pytest.fail("measured"))
     with pytest.raises(InputError, match=r"evaluate.stride: a stride of 32 tokens") as error:
         evaluate(folders, lengths=[16, 64], protocols=["sliding"], sets=["evaluate.stride=32"])
     assert len(error.value.problems) == 1
@@ -364,7 +363,7 @@ def test_damaged_results_are_wrong_input(run, monkeypatch):
         file.write_text(damage)
         with monkeypatch.context() as patch, pytest.raises(InputError, match="move it away"):
             # Told before anything is measured, which would be lost.
-            patch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
+            patch.setattr(evaluation, "measure", lambda *given, **more: pytest.fail("measured"))
             evaluate([folder], lengths=[16])
 
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+import zoo
 from zoo.cli import main
 from zoo.data import open_data
 from zoo.evaluation.load import load_runs
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 
 @pytest.fixture
@@ -42,6 +43,14 @@ def test_another_corpus_has_measurements_of_its_own(run, here, capsys):
     assert found['{"split": "test", "data": "sample"}']["targets"] != own["targets"]
 
 
+def test_python_takes_another_corpus_and_the_devices(run, here):
+    (here / "other.txt").write_text("the dog sat on the log, and the cat on the mat. " * 40)
+    (row,) = zoo.evaluate(run, data=here / "other.txt").to_dict("records")
+    assert row["parameters"] == {"data": str(here / "other.txt")} and row["bits_per_byte"] > 0
+    with pytest.raises(zoo.InputError, match="--devices 2: processes on this machine: there is one"):
+        zoo.evaluate(run, devices=2)
+
+
 def test_the_run_s_own_corpus_is_not_another(run):
     before = rows_of(run)
     assert (
@@ -65,9 +74,9 @@ def test_rare_bigrams_are_rare_in_the_text_of_the_run(here, recipe, capsys):
     run = fit(recipe("text", "trainer.max_steps=1", own, scored))
     evaluate = ["evaluate", str(run), "--protocol", "repeats", "--data", "other"]
     assert main(evaluate) == 0
-    (loaded,) = load_runs([run], data="other")
-    assert len(loaded.source.stream("train")) == 0
-    stream = loaded.source.stream("valid")[:301].tolist()
+    ((loaded, source),) = load_runs([run], data="other")
+    assert len(source.stream("train")) == 0
+    stream = source.stream("valid")[:301].tolist()
     seen = Counter(pairwise(open_data(loaded.task.recipe).stream("train")[:].tolist()))
     expected = 0
     for first in range(0, 300, 64):

@@ -15,9 +15,9 @@ from rows import text_row
 from zoo.errors import InputError
 from zoo.evaluation import store as storage
 from zoo.evaluation.measurement import flat_rows
-from zoo.evaluation.store import MEASUREMENTS, read_measurements, validate_results_folder
+from zoo.evaluation.store import MEASUREMENTS, read_measurements, store, validate_results_folder
 from zoo.reports import run_folder
-from zoo.reports.run_folder import store_results
+from zoo.reports.run_folder import show_results
 
 FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
@@ -29,7 +29,9 @@ def undrawn(monkeypatch):
 
 
 def save(folder, *rows):
-    store_results(folder, measurements_of(rows))
+    measurements = measurements_of(rows)
+    store(folder, measurements)
+    show_results(folder, measurements)
 
 
 def files(folder):

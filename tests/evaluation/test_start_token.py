@@ -15,7 +15,7 @@ from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.pretrained.import_model import import_model, read_published
 from zoo.reports.evaluate import evaluate
 from zoo.runs.card import read_card
-from zoo.runs.load import load_task
+from zoo.runs.load import load_run
 
 START = "<s>"
 
@@ -161,7 +161,7 @@ def test_the_loss_of_an_imported_model_is_that_of_transformers(here, cache):
     folder = import_model(read_published("published", []), "llama", sets)
     assert read_card(folder)["imported"]["start_token"] == START
     (row,) = evaluate([folder])
-    stream = whole_stream(open_data(load_task(folder).recipe))[:61].tolist()
+    stream = whole_stream(open_data(load_run(folder).task.recipe))[:61].tolist()
     losses = []
     for first in range(0, 60, 12):
         ids = torch.tensor([[tokenizer.tokenizer.token_to_id(START), *stream[first : first + 12]]])

@@ -11,7 +11,7 @@ from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.models.transformer import Transformer
 from zoo.reports.evaluate import evaluate
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 COST = 1e-3
 """Seconds that the clock of these tests gives a token for each token of its window."""

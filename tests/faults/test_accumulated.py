@@ -10,8 +10,8 @@ from killed_runs import assert_same_checkpoint, rows_of, saved_step
 from lightning.pytorch.callbacks import Timer
 
 from zoo import cli, registry
+from zoo.reports.fit import fit
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 LAST = "checkpoints/last.ckpt"
 PARTS = ["trainer.accumulate_grad_batches=4", "model.dropout=0.1", "trainer.max_steps=7",

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from zoo.errors import InputError
-from zoo.training.fit import fit
-from zoo.training.resume import resume_point, run_to_resume
+from zoo.reports.fit import fit
+from zoo.training.run import find_start
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -36,7 +36,7 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
         assert "last.ckpt: missing. best.ckpt next to it may be intact: " in text
     # A card of no steps: killed between the first best.ckpt and the first last.ckpt.
     card_of(run, steps=0)
-    assert resume_point(run, recipe()) == (None, None)
+    assert find_start(recipe(), resume=True).checkpoint is None
     assert best.read_bytes() == before
     # The remedy works.
     card_of(run, steps=6)
@@ -69,4 +69,4 @@ def test_a_damaged_log_is_not_overwritten(run, recipe):
 
 def test_an_empty_folder_is_not_a_run(here, recipe):
     (here / "mine").mkdir()
-    assert run_to_resume(recipe(), here / "mine", "auto") is None
+    assert find_start(recipe(), here / "mine", "auto").folder is None

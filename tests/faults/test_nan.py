@@ -13,10 +13,10 @@ from lightning.pytorch import LightningModule
 from zoo import registry
 from zoo.data import open_data
 from zoo.errors import RunError
+from zoo.reports.fit import fit
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
-from zoo.training.fit import fit
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

@@ -11,8 +11,8 @@ import yaml
 from zoo import cli
 from zoo.data.max_index import MaxIndex
 from zoo.errors import RunError
+from zoo.reports.fit import fit
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

@@ -9,8 +9,8 @@ from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
 from zoo.encodings.base import Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
+from zoo.reports.fit import fit
 from zoo.tasks import build_encoding
-from zoo.training.fit import fit
 
 # An encoding that declares its end, and checks nothing.
 ENDING = """

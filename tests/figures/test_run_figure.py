@@ -16,7 +16,7 @@ from zoo.figures.plots import spread
 from zoo.figures.samples import open_samples
 from zoo.models.transformer import size_of
 from zoo.pretrained.import_model import import_model, read_published
-from zoo.runs.load import load_task
+from zoo.runs.load import load_run
 
 QUICK = ["trainer.enable_progress_bar=false", "trainer.limit_val_batches=0"]
 RECIPE = {
@@ -149,7 +149,7 @@ def test_means_skip_missing_values():
 
 
 def test_the_model_is_left_as_it_was(text_run):
-    task = load_task(text_run)
+    task = load_run(text_run).task
     tokens = torch.arange(20)[None]
     before = task.model(tokens)
     observe(task.model, {"tokens": tokens}, 16)
@@ -177,7 +177,7 @@ def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkey
 
 
 def test_learned_values_are_drawn_next_to_their_initial_values(text_run, imported_run):
-    task = load_task(text_run)
+    task = load_run(text_run).task
     panels = {panel.key: panel for panel in learned(task, 32, "#2222af")}
     now = task.model.encoding
     for stack, name in ((now, "learned"), (initial_of(task), "initial")):
@@ -186,7 +186,7 @@ def test_learned_values_are_drawn_next_to_their_initial_values(text_run, importe
         drawn = panels[f"{name}_bias_by_distance"].data
         assert any(np.shape(one) == (2, 32) and np.allclose(one, by_distance) for one in drawn.values())
     # There are none for an encoding without parameters, nor for an imported model: its start is unknown.
-    assert learned(load_task(imported_run), 32, "#2222af") == []
+    assert learned(load_run(imported_run).task, 32, "#2222af") == []
 
 
 def initial_of(task):

@@ -16,6 +16,7 @@ from zoo.errors import InputError
 from zoo.generation.text import TextGenerator, open_generator
 from zoo.models.decoding import GREEDY, Sampling
 from zoo.pretrained.import_model import import_model, read_published
+from zoo.runs.load import LoadedRun
 from zoo.tasks import build_task
 
 PROMPTS = ["the cat sat on", "one two three four five six", "the"]
@@ -167,8 +168,8 @@ def test_options_out_of_range_are_refused(capsys):
 
 def test_a_run_that_generates_no_text_is_refused(imported, tmp_path, recipe, monkeypatch):
     folder = imported[1]
-    encoder = build_task(recipe("masked"), 300)
-    monkeypatch.setattr("zoo.generation.text.load_task", lambda *_: encoder)
+    encoder = LoadedRun(folder, folder, folder, build_task(recipe("masked"), 300))
+    monkeypatch.setattr("zoo.generation.text.load_run", lambda *_: encoder)
     with pytest.raises(InputError, match="an encoder, which reads all tokens at once"):
         open_generator(folder)
     monkeypatch.undo()

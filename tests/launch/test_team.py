@@ -12,7 +12,7 @@ from killed_runs import alive_in_group, texts, wait_for
 from zoo.cli import main
 from zoo.errors import InputError
 from zoo.launch.team import alone, device_for, join
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 LAUNCH_VARIABLES = (
     "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",

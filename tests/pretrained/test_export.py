@@ -15,7 +15,7 @@ from zoo.models.decoding import decode
 from zoo.pretrained.architectures import architecture_for
 from zoo.pretrained.export import export
 from zoo.pretrained.import_model import import_model, read_published
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
 ROPE = (*GATED, "model.encoding=rope")

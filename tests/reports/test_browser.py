@@ -5,7 +5,7 @@ import pytest
 from zoo.evaluation.store import read_measurements
 from zoo.reports.compare import write_report
 from zoo.reports.report import build
-from zoo.reports.run_folder import store_results
+from zoo.reports.run_folder import show_results
 
 
 @pytest.mark.slow
@@ -20,7 +20,7 @@ def test_the_page_of_a_comparison_draws_its_curves(write_run, open_page):
 @pytest.mark.slow
 def test_the_page_of_a_run_draws_its_curve(write_run, open_page):
     run = write_run("a")
-    store_results(run, read_measurements(run))
+    show_results(run, read_measurements(run))
     page = open_page(run / "evaluation" / "index.html")
     assert page.locator("figure img").evaluate("one => one.naturalWidth") > 100
     assert (run / "evaluation" / "index.html").stat().st_size < 200_000

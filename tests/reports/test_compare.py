@@ -10,7 +10,7 @@ import pytest
 
 from zoo import cli
 from zoo.reports.evaluate import evaluate
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 
 def test_two_runs_are_compared(write_run, tmp_path, capsys):

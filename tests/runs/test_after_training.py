@@ -7,8 +7,8 @@ import zoo
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.encoding import changed_label, encoding_changes, keep_trained_options, may_change
-from zoo.runs.load import load_task
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
+from zoo.runs.load import load_run
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -35,11 +35,11 @@ def rope(run_of):
 
 
 def encoding_of(folder, *sets):
-    return load_task(folder, sets).model.encoding.layer(0).encodings[0]
+    return load_run(folder, sets).task.model.encoding.layer(0).encodings[0]
 
 
 def test_a_scaling_is_laid_over_a_trained_rope(rope):
-    task = load_task(rope, ["model.encoding.scaling=linear", "model.encoding.factor=4"])
+    task = load_run(rope, ["model.encoding.scaling=linear", "model.encoding.factor=4"]).task
     assert task.changed == {"model.encoding.scaling": "linear", "model.encoding.factor": 4.0}
     plain, scaled = encoding_of(rope), task.model.encoding.layer(0).encodings[0]
     torch.testing.assert_close(scaled.frequency, plain.frequency / 4)
@@ -70,7 +70,7 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     assert torch.equal(now.frequency, plain.frequency)
     # Within the window it is the trained model.
     tokens = torch.randint(300, (2, 4))
-    torch.testing.assert_close(load_task(rope, [asked]).model(tokens), zoo.load(rope)(tokens))
+    torch.testing.assert_close(load_run(rope, [asked]).task.model(tokens), zoo.load(rope)(tokens))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,14 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
         ("model.encoding=alibi", "model.encoding", "trained with 'rope', and 'alibi' would make it another"),
         ("model.encoding=[rope, alibi]", "model.encoding", "'.rope[+]alibi.' would make it another"),
         ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
-        ("model.d_model=32", "model.d_model", "trained with 16, and 32 would make it another"),
-        ("init_from=runs/x", "init_from", "trained with None"),
+        ("model.d_model=32", "model.d_model", "has 16, and 32 would make it another"),
+        ("init_from=runs/x", "init_from", "has None"),
+        ("data.vocab_size=500", "data.vocab_size", "to score another text, give --data CORPUS"),
     ],
 )
 def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why):
     with pytest.raises(InputError, match=why) as caught:
-        load_task(rope, [change])
+        load_run(rope, [change])
     (problem,) = caught.value.problems
     assert problem.key == key and problem.where == str(rope)
     # The message lists what can be changed here.
@@ -95,17 +96,17 @@ def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why)
 
 def test_a_wrong_option_is_reported_as_in_a_recipe(rope):
     with pytest.raises(InputError, match=r"model\.encoding\.windw: unknown key; did you mean 'window'"):
-        load_task(rope, ["model.encoding={name: rerope, windw: 4}"])
+        load_run(rope, ["model.encoding={name: rerope, windw: 4}"])
     with pytest.raises(InputError, match=r"no encoding 'reerope'; did you mean 'rerope'"):
-        load_task(rope, ["model.encoding=reerope"])
+        load_run(rope, ["model.encoding=reerope"])
 
 
 def test_an_encoding_that_declares_nothing_cannot_be_changed(run_of):
     folder = run_of("t5")
     with pytest.raises(InputError, match=r"model\.encoding\.num_buckets: the run was trained with 32"):
-        load_task(folder, ["model.encoding.num_buckets=16"])
+        load_run(folder, ["model.encoding.num_buckets=16"])
     with pytest.raises(InputError, match=r"trained with 't5', and 'rerope' would make it another"):
-        load_task(folder, ["model.encoding=rerope"])
+        load_run(folder, ["model.encoding=rerope"])
 
 
 def resolved(mapping, encoding):

@@ -10,9 +10,9 @@ import zoo
 from zoo import registry
 from zoo.errors import InputError
 from zoo.registry import Description
+from zoo.reports.fit import fit
 from zoo.runs.code_source import describe_changes, describe_missing, encoding_sources, recorded_sources
-from zoo.runs.load import load_task
-from zoo.training.fit import fit
+from zoo.runs.load import load_run
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_edited_is_reported_in_one_line_and_goes_on(trained, rec
     ]
     assert all(then in line and digest(plugin)[:12] in line for line in lines)
     # Its results are stored apart from those of the trained code.
-    assert load_task(folder, plugins=[plugin]).changed == {
+    assert load_run(folder, plugins=[plugin]).task.changed == {
         f"code.{name}": digest(plugin)[:12] for name in ("around", "mine")
     }
     assert model(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)

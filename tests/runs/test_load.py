@@ -10,8 +10,8 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.reports.evaluate import evaluate
-from zoo.runs.load import find_checkpoint, load_task
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
+from zoo.runs.load import find_checkpoint, load_run
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def test_how_it_is_computed_may_change(run_copy):
 
 def test_changes_reach_the_recipe(run_copy):
     folder = run_copy
-    assert load_task(folder, ["evaluate.samples=3"]).recipe.evaluate.samples == 3
+    assert load_run(folder, ["evaluate.samples=3"]).task.recipe.evaluate.samples == 3
     with pytest.raises(InputError, match=r"evaluate\.sample: "):
-        load_task(folder, ["evaluate.sample=3"])
+        load_run(folder, ["evaluate.sample=3"])
 
 
 def test_a_checkpoint_is_found_from_the_folder_of_checkpoints_too(tmp_path):

@@ -48,7 +48,7 @@ def fit(arguments):
     options = parser.parse_args(arguments)
     recipe = read_recipe(options.recipe, options.set)
     exists = (options.out / "recipe.yaml").exists()
-    folder = existing_run(recipe, options.out) if exists else new_run(recipe, options.out)
+    folder = existing_run(recipe, options.out)[0] if exists else new_run(recipe, options.out)
     lock = RunLock(folder)
     write_recipe(folder, recipe)
     file = folder / "checkpoints" / "last.ckpt"

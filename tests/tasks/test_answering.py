@@ -8,9 +8,9 @@ import torch
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
+from zoo.reports.fit import fit
 from zoo.tasks import build_task
 from zoo.tasks.answering import Answering, answer_losses, judge
-from zoo.training.fit import fit
 
 VOCABULARY = 11
 

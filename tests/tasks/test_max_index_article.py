@@ -12,7 +12,7 @@ from zoo.data.max_index import MaxIndex
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import read_recipe
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 pytestmark = pytest.mark.slow
 

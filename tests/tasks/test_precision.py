@@ -9,7 +9,7 @@ import yaml
 from zoo.cli import main
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 from zoo.training.strategy import validate_precision
 
 

@@ -8,9 +8,9 @@ import torch
 import yaml
 
 from zoo.recipe.diff import refused_on_resume
+from zoo.reports.fit import fit
 from zoo.training import auto
 from zoo.training.auto import choose_auto
-from zoo.training.fit import fit
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from zoo.cli import main
 from zoo.data import open_data
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.generation.text import open_generator
-from zoo.runs.load import load_task
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
+from zoo.runs.load import load_run
 from zoo.training.plan import plan_of
 
 TRAIN = "the cat sat on the mat\nthe dog sat on the log\n" * 8
@@ -25,8 +25,8 @@ def test_a_run_of_characters_counts_the_bytes_of_its_text(here, recipe):
     letters = sorted(set(TRAIN))
     assert letters == ["\n", " ", *"acdeghlmnost"]
     ours = open_tokenizer(str(run / "tokenizer.json"))
-    assert ours.vocab_size == 2 + 256 + 14 == load_task(run).hparams["vocab_size"]
-    source = open_data(load_task(run).recipe)
+    assert ours.vocab_size == 2 + 256 + 14 == load_run(run).task.hparams["vocab_size"]
+    source = open_data(load_run(run).task.recipe)
     assert source.stream("train")[:].tolist() == [258 + letters.index(one) for one in TRAIN] + [0]
     assert (source.stream("valid")[:] == 2 + ord("x")).sum() == 8
 
@@ -36,7 +36,7 @@ def test_a_run_of_characters_counts_the_bytes_of_its_text(here, recipe):
     assert math.isclose(row["bits_per_byte"], row["loss_nats"] * 88 / 87 / math.log(2), rel_tol=1e-6)
     assert main(["evaluate", str(run)]) == 0
     assert len([*(here / "cache").glob("*/meta.json")]) == 1
-    assert plan_of(load_task(run).recipe).vocab_size == 272
+    assert plan_of(load_run(run).task.recipe).vocab_size == 272
     assert open_generator(run).generate(["the fox"], 4)[0].tokens > 0
 
     other = fit(recipe("text", *small, "name=bpe", "data.vocab_size=272"))

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from zoo.errors import InputError
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 from zoo.training.strategy import validate_world_size
 
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]

@@ -12,12 +12,11 @@ import torch
 import yaml
 
 from zoo import cli, console
-from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
+from zoo.reports.fit import fit
 from zoo.schedules import lr_factor
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 KINDS = ("max_index", "text", "masked")
 
@@ -321,15 +320,3 @@ def test_the_last_command_of_a_run_with_a_plugin_works(here, recipe, forgetful_r
     forgetful_registry.encodings.entries.pop("mine", None)
     assert cli.main(command[3:-2]) == 2
     assert "--set plugins=" in capsys.readouterr().err
-
-
-def test_a_fit_builds_the_encoding_once(here, recipe, monkeypatch, unmeasured):
-    built, init = [], EncodingStack.__init__
-
-    def building(stack, *given, **named):
-        built.append(stack)
-        init(stack, *given, **named)
-
-    monkeypatch.setattr(EncodingStack, "__init__", building)
-    fit(recipe("max_index"))
-    assert len(built) == 1

@@ -9,11 +9,11 @@ import torch
 from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import resolve
+from zoo.reports.fit import fit
 from zoo.runs.folder import write_recipe
 from zoo.runs.init_from import init_weights, read_init_from
 from zoo.tasks import build_task
 from zoo.training import fit as training
-from zoo.training.fit import fit
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

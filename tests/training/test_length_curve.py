@@ -6,12 +6,13 @@ import json
 import pytest
 import torch
 
+import zoo
 from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate_steps
+from zoo.reports.fit import fit
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 DURING = "evaluate.during={every_n_steps: 2, lengths: [8, 24], max_tokens: 64, samples: 8}"
 EACH = ["trainer.log_every_n_steps=1", "model.dropout=0.1"]
@@ -112,6 +113,10 @@ def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
     assert [line.split()[0] for line in lines[at + 2 :]] == ["2", "4", "6"]
     stored = json.loads((folder / "evaluation" / "lengths.json").read_text())
     scores = {(row["step"], row["length"]): row["accuracy"] for row in stored}
+    rows = zoo.evaluate(folder, lengths=8, checkpoints="all")
+    assert dict(zip(rows["step"], rows["accuracy"], strict=True)) == {
+        step: score for (step, length), score in scores.items() if length == 8
+    }
     for line in lines[at + 2 :]:
         step, *values = line.split()
         assert values == [f"{scores[int(step), length]:.4g}" for length in (8, 16)]

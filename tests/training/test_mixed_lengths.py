@@ -5,8 +5,8 @@ import torch
 
 from zoo.data import open_data
 from zoo.errors import InputError
+from zoo.reports.fit import fit
 from zoo.tasks.task import Task
-from zoo.training.fit import fit
 
 LENGTHS = "data.lengths=[4, 8, 16]"
 

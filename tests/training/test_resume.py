@@ -17,13 +17,14 @@ from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
+from zoo.reports.fit import fit
 from zoo.runs import checkpoint_file
 from zoo.runs.folder import existing_run, write_recipe
 from zoo.runs.lock import RunLock
 from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
 from zoo.training.checkpoints import BestCheckpoint
-from zoo.training.fit import fit
+from zoo.training.run import TrainingRun
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -334,8 +335,8 @@ def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
     assert not (here / "old").exists()
 
 
-def test_the_best_loss_is_restored_exactly_where_its_file_is_there(tmp_path):
-    before, after = BestCheckpoint(tmp_path), BestCheckpoint(tmp_path)
+def test_the_best_loss_is_restored_exactly_where_its_file_is_there(tmp_path, recipe):
+    before, after = (BestCheckpoint(TrainingRun(recipe(), folder=tmp_path)) for _ in range(2))
     before.loss = 0.1
     after.load_state_dict(before.state_dict())
     assert after.loss == float("inf")
@@ -358,9 +359,9 @@ def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
         path.mkdir(parents=True)
         write_recipe(path, recipe("max_index", f"name={name}"))
         os.utime(path / "recipe.yaml", (1000 + age, 1000 + age))
-    assert existing_run(recipe(), None).name == "tiny-2"
+    assert existing_run(recipe(), None)[0].name == "tiny-2"
     os.utime(here / "runs" / "tiny" / "recipe.yaml", (5000, 5000))
-    assert existing_run(recipe(), None).name == "tiny"
+    assert existing_run(recipe(), None)[0].name == "tiny"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from zoo import build, cli
 from zoo.data import open_data
 from zoo.recipe import dump
-from zoo.training.plan import plan_of, short
+from zoo.training.plan import Plan, plan_of, short
 
 SETS = (
     (), ("model.encoding=learned",), ("model.encoding=t5", "model.activation=swiglu"),
@@ -30,7 +30,7 @@ def test_epochs_are_known_once_the_text_is_tokenized(recipe, tmp_path):
     assert before.epochs is None and before.warnings() == []
     source = open_data(planned)
     plan, data = plan_of(planned), planned.data
-    assert plan == plan_of(planned, source)
+    assert plan == Plan.of(planned, build(planned, vocab_size=source.vocab_size), plan.corpus_tokens)
     assert plan.corpus_tokens == len(source.stream("train"))
     assert plan.tokens == 100000 * data.batch_size * data.sequence_length
     assert plan.warnings() == [

@@ -9,9 +9,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from zoo.errors import InputError
-from zoo.models.shards import gather_full_state, validate_shardable
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load
+from zoo.training.shards import gather_full_state, validate_shardable
 
 STEPS = [
     "trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.log_every_n_steps=1",
@@ -59,7 +59,7 @@ def apart(one, two):
 UNMEASURED = """
 import zoo.training.fit
 
-zoo.training.fit.finish = lambda *given: None
+zoo.training.fit.finish = lambda run, source: ([], [])
 """
 
 

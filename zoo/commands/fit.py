@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
         return launch(options.arguments, processes)
     with waiting(f"{recipe.name}: loading torch and lightning"):
-        from zoo.training.fit import fit
+        from zoo.reports.fit import fit
 
     try:
         fit(recipe, out=options.out, resume=options.resume)

@@ -76,6 +76,12 @@ class DataSource:
         share = max(1, data.batch_size // (world_size * self.accumulate))
         return Loader(dataset, strided_batches(size, share, rank, world_size), data.workers)
 
+    def validate(self, world_size: int) -> None:
+        """Raises InputError for data that is too small for a training with so many processes."""
+        self.train_loader(0, world_size)
+        if self.recipe.trainer.limit_val_batches != 0:
+            self.valid_loader(0, world_size)
+
     def save_tokenizer(self, folder: Path) -> None:
         """Write `tokenizer.json` into a folder; nothing where there is no text."""
 

@@ -1,12 +1,10 @@
-"""Trained models, the data they are scored on, and the folders of their results."""
+"""Trained models with the data they are scored on: all refusals of an evaluation."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
@@ -17,24 +15,11 @@ from zoo.evaluation.store import validate_results_folder
 from zoo.recipe import Recipe, read_recipe, resolve
 from zoo.recipe.rules import no_protocol
 from zoo.recipe.tree import read_file
-from zoo.registry import tasks
 from zoo.runs.card import changed_data
-from zoo.runs.load import find_checkpoint, load_task, run_folder_of, tokenizer_beside
-from zoo.tasks.task import Task
+from zoo.runs.load import LoadedRun, load_run
 
 KEPT = ("sequence_length", "batch_size", "workers", "cache", "packing")
 """Options under `data` that another corpus takes from the run."""
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """A trained model, its data, and the folder of its results; `path` is the user's argument."""
-
-    path: Path
-    checkpoint: Path
-    folder: Path
-    task: Task
-    source: DataSource
 
 
 def load_runs(
@@ -43,82 +28,72 @@ def load_runs(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     data: str | None = None,
-) -> list[LoadedRun]:
-    """Load the models to be evaluated, each checkpoint once; arguments as in `evaluate`.
+) -> list[tuple[LoadedRun, DataSource]]:
+    """The models to be evaluated with the data they are scored on, each checkpoint once.
+
+    Args: those of `zoo.evaluation.evaluate.evaluate_runs`.
 
     Raises:
         InputError: all problems of all runs, before anything is measured.
     """
-    loaded: dict[Path, LoadedRun] = {}
+    data = data or next((one.partition("=")[2] for one in sets if one.startswith("data.name=")), None)
+    of_data = [one for one in sets if data and one.startswith("data.")]
+    of_model = [one for one in sets if one not in of_data]
+    loaded: dict[Path, tuple[LoadedRun, DataSource]] = {}
     problems: list[Problem] = []
     for path in paths:
         with collect(problems):
-            checkpoint = find_checkpoint(path)
-            if checkpoint.resolve() in loaded:
+            run = load_run(path, of_model)
+            if run.checkpoint.resolve() in loaded:
                 continue
-            folder = run_folder_of(checkpoint) or checkpoint.parent
             with collect(problems):
-                validate_results_folder(folder)
-            task, source = _model_and_data(path, lengths, protocols, sets, data)
-            loaded[checkpoint.resolve()] = LoadedRun(path, checkpoint, folder, task, source)
+                validate_results_folder(run.folder)
+            _validate_protocols(run, lengths, protocols)
+            source = open_data(_own_data(run) if data is None else _other_data(run, data, of_data))
+            _validate_source(run, source, data)
+            loaded[run.checkpoint.resolve()] = run, source
     if problems:
         # A wrong `sets` is a problem of every run: report it once.
         raise InputError(dict.fromkeys(problems))
     return [*loaded.values()]
 
 
-def _model_and_data(
-    path: Path,
-    lengths: Sequence[int] | None,
-    protocols: Sequence[str] | None,
-    sets: Sequence[str],
-    data: str | None,
-) -> tuple[Task, DataSource]:
-    data = data or next((one.partition("=")[2] for one in sets if one.startswith("data.name=")), None)
-    of_data = [one for one in sets if data and one.startswith("data.")]
-    task = load_task(path, [one for one in sets if one not in of_data])
-    recipe = _with_own_tokenizer(task.recipe, path)
+def _validate_protocols(
+    run: LoadedRun, lengths: Sequence[int] | None, protocols: Sequence[str] | None
+) -> None:
+    """Raises InputError for protocols that cannot score a model at these lengths; by default the recipe's."""
+    recipe = run.task.recipe
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
     if not lengths:
         faults.append("evaluate.lengths is empty; give --lengths")
     if any(faults):
-        raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
+        raise InputError(Problem(fault, where=str(run.path)) for fault in faults if fault)
     for name in names:
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
-    card = task.card or {}
-    if data is not None:
-        return task, _other_corpus(recipe, card, path, data, of_data)
-    source = open_data(recipe)
-    padded = card.get("imported") and source.vocab_size < task.hparams["vocab_size"]
-    # Token ids of another tokenizer mean nothing to this model, and its results would be stored as results on
-    # the text that the card names.
-    if source.vocab_size != task.hparams["vocab_size"] and not padded:
-        raise InputError(
-            f"{path}: {recipe.data.name!r} has {source.vocab_size} tokens, but this model was trained with "
-            f"{task.hparams['vocab_size']}: the text, data.root or data.vocab_size has changed"
-        )
-    if differing := changed_data(task.card, source):
-        raise InputError(
-            f"{path}: {'; '.join(differing)} since this model was trained, so its card would not describe "
-            f"the evaluated data. Restore the text, or give its folder with --set data.root=...; "
-            f"--data scores the run on another corpus"
-        )
-    return task, source
 
 
-def _other_corpus(
-    recipe: Recipe, card: dict[str, Any], path: Path, data: str, sets: Sequence[str]
-) -> DataSource:
-    """A text in the tokens of a run: `data` is as of `evaluate`, and `sets` change its options.
+def _own_data(run: LoadedRun) -> Recipe:
+    """The recipe of a model, for the data of its training."""
+    recipe = run.task.recipe
+    named = getattr(recipe.data, "tokenizer", None)
+    if named in (None, CHARACTERS) or Path(named).exists() or not run.tokenizer.is_file():
+        return recipe
+    own = recipe.data.model_copy(update={"tokenizer": str(run.tokenizer)})
+    return recipe.model_copy(update={"data": own})
+
+
+def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
+    """The recipe of a model, for a text in its tokens: `data` is as of `evaluate`; `sets` change its options.
 
     Raises:
         InputError: the run was not trained on text, its tokenizer is missing, or there is no such text.
     """
-    tokenizer = _own_tokenizer(path) or getattr(recipe.data, "tokenizer", None)
-    if tasks.describe(recipe.task.name).takes != "text" or tokenizer is None:
+    recipe = run.task.recipe
+    tokenizer = run.tokenizer if run.tokenizer.is_file() else getattr(recipe.data, "tokenizer", None)
+    if run.task.takes != "text" or tokenizer is None:
         message = "--data is for a model of text that has its tokenizer"
-        raise InputError(Problem(message, where=str(path)))
+        raise InputError(Problem(message, where=str(run.path)))
     own = recipe.as_dict()["data"]
     given = Path(data)
     if given.suffix in (".yaml", ".yml"):
@@ -130,23 +105,33 @@ def _other_corpus(
     else:
         section = {"name": data} | ({} if own["name"] == "text" else {"root": own.get("root")})
     section |= {key: own[key] for key in KEPT if key in own} | {"tokenizer": str(tokenizer)}
-    source = open_data(resolve({**recipe.as_dict(), "data": section}, sets, trained=True))
-    if source.fingerprint["tokenizer"] != card.get("fingerprint", {}).get("tokenizer"):
-        raise InputError(Problem("not the tokenizer that this model was trained with", where=str(tokenizer)))
-    if source.fingerprint["corpus"] != card["fingerprint"].get("corpus"):
-        source.label = os.path.normpath(data)
-    return source
+    return resolve({**recipe.as_dict(), "data": section}, sets, trained=True)
 
 
-def _own_tokenizer(path: Path) -> Path | None:
-    """The tokenizer in the folder of a checkpoint or its run."""
-    file = tokenizer_beside(find_checkpoint(path))
-    return file if file.is_file() else None
+def _validate_source(run: LoadedRun, source: DataSource, data: str | None) -> None:
+    """Compare opened data with the training of a model, and label another corpus.
 
-
-def _with_own_tokenizer(recipe: Recipe, path: Path) -> Recipe:
-    """If the tokenizer file of a recipe is missing, use the copy in the run folder."""
-    named, own = getattr(recipe.data, "tokenizer", None), _own_tokenizer(path)
-    if named in (None, CHARACTERS) or Path(named).exists() or own is None:
-        return recipe
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": str(own)})})
+    Raises InputError for another tokenizer: token ids of another one mean nothing to this model. Without
+    `data`, also for another corpus: its results would be stored as those on the text that the card names.
+    """
+    card, trained = run.task.card or {}, run.task.hparams["vocab_size"]
+    if data is not None:
+        then = card.get("fingerprint", {})
+        if source.fingerprint["tokenizer"] != then.get("tokenizer"):
+            named = str(source.recipe.data.tokenizer)
+            raise InputError(Problem("not the tokenizer that this model was trained with", where=named))
+        if source.fingerprint["corpus"] != then.get("corpus"):
+            source.label = os.path.normpath(data)
+        return
+    padded = card.get("imported") and source.vocab_size < trained
+    if source.vocab_size != trained and not padded:
+        raise InputError(
+            f"{run.path}: {source.recipe.data.name!r} has {source.vocab_size} tokens, but this model was "
+            f"trained with {trained}: the text, data.root or data.vocab_size has changed"
+        )
+    if differing := changed_data(card, source):
+        raise InputError(
+            f"{run.path}: {'; '.join(differing)} since this model was trained, so its card would not "
+            f"describe the evaluated data. Restore the text, or give its folder with --set data.root=...; "
+            f"--data scores the run on another corpus"
+        )

@@ -1,4 +1,4 @@
-"""Measure one model by its protocols at all lengths."""
+"""Measurements of one model by its protocols at all lengths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -24,37 +24,32 @@ from zoo.evaluation.protocols.protocol import (
     Protocol,
     build_protocol,
 )
+from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import freed_memory_kept, is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.recipe.encoding import changed_label
+from zoo.runs.load import LoadedRun
 from zoo.tasks.task import Task
 
-SECONDS_AT_RISK = 30.0
-"""Minimum time between two saves of intermediate results, each of which draws the plots again."""
 OUT_OF_MEMORY = "out of memory"
 SMALLER_BATCHES = f"{OUT_OF_MEMORY}; a smaller evaluate.batch_tokens may help"
 
 
 def measure(
-    task: Task,
+    run: LoadedRun,
     source: DataSource,
-    folder: Path,
-    checkpoint: Path,
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
     team: Team | None = None,
-    save: Callable[[list[Measurement]], None] = lambda measured: None,
-) -> list[Measurement]:
-    """Measure one model; every process of the team gets all measurements.
+) -> Iterator[Measurement]:
+    """Measure one model: a measurement of each protocol and length, in every process of the team.
 
     A length that cannot be measured has a row with a `note` that gives the reason.
 
     Args:
-        folder: measurements store the path of `checkpoint` relative to it.
         lengths, protocols: by default those of the recipe.
-        save: called with all measurements at the end, also after an error, and every `SECONDS_AT_RISK`.
     """
-    recipe = task.recipe
+    task, recipe = run.task, run.task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
     team = team or alone(device_for(recipe.trainer.accelerator))
     task.to(team.device).eval()
@@ -67,21 +62,10 @@ def measure(
         sum(_expected_tokens(protocol, plans) for protocol, plans in planned),
         f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0,
     )  # fmt: skip
-    measured: dict[str, Measurement] = {}
-    saved_at = time.monotonic()
+    checkpoint = os.path.relpath(run.checkpoint, run.folder)
     with bar:
-        try:
-            for protocol, plan, rows in _rows(planned, task, team, bar):
-                one = _measurement(task, protocol, plan, os.path.relpath(checkpoint, folder), rows)
-                before = measured.get(one.identity)
-                measured[one.identity] = before.updated(one) if before else one
-                if time.monotonic() - saved_at > SECONDS_AT_RISK:
-                    save([*measured.values()])
-                    saved_at = time.monotonic()
-        finally:
-            if measured:
-                save([*measured.values()])
-    return [*measured.values()]
+        for protocol, plan, rows in _rows(planned, task, team, bar):
+            yield _measurement(task, protocol, plan, checkpoint, rows)
 
 
 Planned = tuple[Protocol, list[MeasurementPlan]]
@@ -171,6 +155,15 @@ def _measurement(
     )
 
 
+def limits_of_evaluation(task: Task, source: DataSource) -> list[str]:
+    """The lengths and intervals that an evaluation will lack, known before training: a line each."""
+    return [
+        *unmeasurable_lengths(task, source),
+        *validation_seen_in_training(task, source),
+        *few_documents(task, source),
+    ]
+
+
 def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     """A line for each reason why lengths of the recipe cannot be measured, known before training: the end of
     the encoding, or of the data."""
@@ -204,3 +197,19 @@ def validation_seen_in_training(task: Task, source: DataSource) -> list[str]:
         return []
     share = source.dataset("valid").seen_in_training(recipe.data.sequence_length)
     return [f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"] if share else []
+
+
+def few_documents(task: Task, source: DataSource) -> list[str]:
+    """A line where the scored text has too few documents for intervals over them, with the remedy."""
+    config = task.recipe.evaluate
+    if source.kind != "text" or not config.lengths:
+        return []
+    text = Text(task, source, config.lengths)
+    documents = len(set(text.documents(np.arange(text.size)).tolist()))
+    if documents >= FEW_DOCUMENTS:
+        return []
+    begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
+    remedy = "for intervals over documents, give each document a file or a record of its own"
+    if text.blocks >= 2:
+        return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
+    return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]

@@ -35,13 +35,15 @@ class Targets(_Model):
     """The scored targets: `digest` is the same for the same targets at any length. `count` is the number of
     tokens, or of examples at each length. `text` is a digest of the text alone, for any tokenizer, where the
     targets are a text, and `max_tokens` the `evaluate.max_tokens` that chose them. `start_token` is the token
-    before each window or prompt, if any: it is never a target, and decides the digest."""
+    before each window or prompt, if any: it is never a target, and decides the digest. `end_tokens` is how
+    many of the targets are end tokens, which have a loss and no bytes; None where it was not recorded."""
 
     digest: str
     count: Count
     text: str | None = None
     start_token: str | None = None
     max_tokens: Count | None = None
+    end_tokens: Count | None = None
 
 
 class Units(_Model):
@@ -179,13 +181,18 @@ class Measurement(_Model):
         """Rows of measurements of one kind compare: they are of the same protocol, parameters and targets."""
         return self.protocol, json.dumps(self.parameters, sort_keys=True), self.targets.digest
 
-    def updated(self, other: Measurement) -> Measurement:
-        """This one with the rows of a later one in place of its own. A note replaces no measured row."""
-        rows = {row.length: row for row in self.rows}
-        for row in other.rows:
+
+def merged(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """One measurement of each identity, with the rows of all. Later rows replace earlier ones; a note
+    replaces no measured row."""
+    found: dict[str, Measurement] = {}
+    for one in measurements:
+        rows = {row.length: row for row in found[one.identity].rows} if one.identity in found else {}
+        for row in one.rows:
             if row.note is None or rows.get(row.length, row).note is not None:
                 rows[row.length] = row
-        return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
+        found[one.identity] = one.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
+    return [*found.values()]
 
 
 def flat_rows(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 evaluation/
   measurements/PROTOCOL-DIGEST.json   a measurement, with the scores of each document or example
-  lengths.json  .csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.run_folder)
+  lengths.json                        the rows of all measurements
+  lengths.csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.run_folder)
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +17,9 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from zoo.errors import InputError, Problem, collect
-from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.measurement import Measurement, flat_rows, merged
 from zoo.files import atomic_write, read_json
+from zoo.runs.folder import RESULTS
 
 EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
@@ -37,11 +40,11 @@ def read_measurements(folder: Path) -> list[Measurement]:
             found.append(_read(file))
     if problems:
         raise InputError(problems)
-    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, one.identity))
+    return sorted(found, key=_order)
 
 
 def store(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Add measurements to those of a run folder.
+    """Add measurements to those of a run folder, and write `lengths.json` anew.
 
     A stored measurement gets the new rows, length by length. Measurements of an earlier step of the same
     checkpoint file are deleted. Concurrent evaluations wait for each other.
@@ -49,18 +52,16 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
     with locked(folder):
         stored = read_measurements(folder)
         steps = {one.checkpoint: one.step for one in measurements}
-        current = {one.identity: one for one in stored if one.step == steps.get(one.checkpoint, one.step)}
-        changed: dict[str, Measurement] = {}
-        for one in measurements:
-            before = current.get(one.identity)
-            current[one.identity] = changed[one.identity] = before.updated(one) if before else one
-        for one in changed.values():
-            text = one.model_dump_json(exclude_unset=True) + "\n"
-            atomic_write(folder / MEASUREMENTS / one.file_name, text)
-        kept = {one.file_name for one in current.values()}
-        for one in stored:
-            if one.file_name not in kept:
-                (folder / MEASUREMENTS / one.file_name).unlink(missing_ok=True)
+        valid = [one for one in stored if one.step == steps.get(one.checkpoint, one.step)]
+        current, changed = merged([*valid, *measurements]), {one.identity for one in measurements}
+        rows = json.dumps(flat_rows(sorted(current, key=_order)), indent=1, allow_nan=False)
+        for one in current:
+            if one.identity in changed:
+                text = one.model_dump_json(exclude_unset=True) + "\n"
+                atomic_write(folder / MEASUREMENTS / one.file_name, text)
+        for name in {one.file_name for one in stored} - {one.file_name for one in current}:
+            (folder / MEASUREMENTS / name).unlink(missing_ok=True)
+        atomic_write(folder / RESULTS, rows + "\n")
 
 
 def locked(folder: Path) -> FileLock:
@@ -75,6 +76,10 @@ def validate_results_folder(folder: Path) -> None:
     if not os.access(target, os.W_OK | os.X_OK):
         raise InputError(Problem("results cannot be stored: no permission to write", where=str(target)))
     read_measurements(folder)
+
+
+def _order(one: Measurement) -> tuple[str, ...]:
+    return one.checkpoint, one.protocol, one.identity
 
 
 def _read(file: Path) -> Measurement:

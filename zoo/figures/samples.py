@@ -15,7 +15,7 @@ from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
 from zoo.errors import InputError, printable
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.protocols.protocol import end_of_encoding
-from zoo.runs.load import find_checkpoint, load_task, tokenizer_beside
+from zoo.runs.load import LoadedRun, load_run
 from zoo.tasks.task import Task
 
 TIMES = (1, 2, 4)
@@ -64,15 +64,16 @@ def open_samples(
     """
     notes: list[str] = []
     if text is not None:
-        task, tokenizer = load_task(path, sets), _own_tokenizer(path)
+        run = load_run(path, sets)
+        task, tokenizer = run.task, _own_tokenizer(run)
         ids = tokenizer.encode(text)
         if len(ids) < 2:
             raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
         batches = _of_text(task, ids, _lengths(task, lengths, notes), notes)
         excerpt = torch.from_numpy(ids[: min(EXCERPT, task.model.encoding.max_length or EXCERPT)])
         return task, Samples(excerpt, _names(tokenizer, excerpt), batches, notes)
-    (loaded,) = load_runs([path], sets=sets)
-    task, source = loaded.task, loaded.source
+    ((run, source),) = load_runs([path], sets=sets)
+    task = run.task
     batches = _of_data(source, _lengths(task, lengths, notes), notes)
     if not batches:
         raise InputError(f"nothing to draw: {'; '.join(notes)}; give another --lengths, or a --text")
@@ -138,9 +139,9 @@ def _beginnings(whole: Batch, lengths: Sequence[int]) -> dict[int, Batch]:
     return {length: {name: values[:, :length] for name, values in whole.items()} for length in lengths}
 
 
-def _own_tokenizer(path: Path) -> TextTokenizer:
+def _own_tokenizer(run: LoadedRun) -> TextTokenizer:
     """The tokenizer in the folder of a run. Raises InputError where it has none."""
-    file = tokenizer_beside(find_checkpoint(path))
+    file = run.tokenizer
     if not file.is_file():
         raise InputError(f"{file.parent}: no {file.name} in it, so it reads no text; leave out --text")
     return open_tokenizer(str(file))

@@ -13,7 +13,7 @@ from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
 from zoo.errors import InputError
 from zoo.models.decoding import Sampling, decode
 from zoo.models.transformer import Decoder
-from zoo.runs.load import find_checkpoint, load_task, tokenizer_beside, validate_device
+from zoo.runs.load import load_run, validate_device
 from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
@@ -169,9 +169,8 @@ def open_generator(
         InputError: nothing usable there, not a decoder of text, or not the tokenizer of its training.
     """
     validate_device(device)
-    checkpoint = find_checkpoint(Path(path))
-    file = tokenizer_beside(checkpoint)
-    task = load_task(Path(path), sets, plugins)
+    run = load_run(Path(path), sets, plugins)
+    task, file = run.task, run.tokenizer
     if not isinstance(task.model, Decoder):
         raise InputError(f"{path}: an encoder, which reads all tokens at once; only a decoder generates text")
     if not file.is_file():

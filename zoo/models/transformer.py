@@ -117,14 +117,13 @@ class Transformer(nn.Module):
         length: int,
         head: Literal["vocabulary", "pointer"] = "vocabulary",
         seed: int = 0,
-        encoding: EncodingStack | None = None,
     ):
         super().__init__()
         self.num_layers = config.num_layers
         self.checkpointing = config.gradient_checkpointing
         self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
         size = size_of(config, length)
-        self.encoding = EncodingStack(config.encoding, size, seed) if encoding is None else encoding
+        self.encoding = EncodingStack(config.encoding, size, seed)
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         self.embedding_norm = norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)

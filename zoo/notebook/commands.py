@@ -14,10 +14,10 @@ from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
 from zoo.recipe import Recipe, Tree, read_located, to_recipe
 from zoo.reports import evaluate as evaluating
+from zoo.reports import fit as training
 from zoo.reports import full_report as reporting
 from zoo.reports.report import build
 from zoo.runs.folder import validate_present
-from zoo.training import fit as training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +58,9 @@ def evaluate(
     lengths: int | Sequence[int] | None = None,
     protocols: str | Sequence[str] | None = None,
     sets: Sequence[str] = (),
+    data: str | Path | None = None,
+    devices: int = 1,
+    checkpoints: Literal["last", "all"] = "last",
 ) -> pd.DataFrame:
     """Score trained models at several lengths, store the results in each run folder, and print them.
 
@@ -66,6 +69,9 @@ def evaluate(
         lengths: in tokens; by default those of each recipe.
         protocols: a name or several; by default those of each recipe.
         sets: `key=value` changes to the recipes, as `model.encoding=rerope`.
+        data: another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml).
+        devices: the processes that share it, started by torchrun or SLURM.
+        checkpoints: "all": also those that `checkpoint.keep_every_n_steps` has kept.
 
     Returns: a row for each run, protocol and length, as in `lengths.json`.
     """
@@ -73,7 +79,11 @@ def evaluate(
 
     paths = _paths(runs)
     validate_present(paths)
-    return pd.DataFrame(evaluating.evaluate(paths, _lengths(lengths), _names(protocols), sets))
+    if checkpoints not in ("last", "all"):
+        raise InputError(Problem(f"{checkpoints!r} is neither 'last' nor 'all'", key="checkpoints"))
+    scored = evaluating.evaluate_steps if checkpoints == "all" else evaluating.evaluate
+    corpus = None if data is None else str(data)
+    return pd.DataFrame(scored(paths, _lengths(lengths), _names(protocols), sets, devices, corpus))
 
 
 def results(

@@ -29,7 +29,7 @@ from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
 from zoo.runs.folder import EXPORTED, RESULTS, validate_present, write_recipe
-from zoo.runs.load import find_checkpoint, load_task, run_folder_of
+from zoo.runs.load import load_run
 from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
@@ -90,11 +90,10 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
     if problems:
         raise InputError(problems)
-    checkpoint = find_checkpoint(path)
-    task = load_task(path, sets)
+    loaded = load_run(path, sets)
+    task, run = loaded.task, loaded.folder
     # Changes after training belong to the exported model.
     card = {**task.card} | ({"changed_after_training": task.changed} if task.changed else {})
-    run = run_folder_of(checkpoint) or checkpoint.parent
     if form == "hf":
         _validate_for_hf(task, path)
     with atomic_folder(out) as folder:

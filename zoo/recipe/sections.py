@@ -90,6 +90,9 @@ class EvaluateConfig(Section):
     start_token: Literal["auto", "none"] = "auto"
     """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
     text, if any. none: they begin with the text."""
+    end_tokens: bool = True
+    """Whether the token that ends a document is a target. It has a loss but no bytes, and so adds to bits per
+    byte."""
     max_tokens: Positive | None = None
     """Tokens of text scored at each length; no length may be longer. null: 262144, and at the end of `fit` no
     more than 16384 or, if that is more, a quarter of the trained tokens."""

@@ -16,25 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from zoo.evaluation.measurement import Measurement, flat_rows
-from zoo.evaluation.store import PAGE, locked, read_measurements, store
+from zoo.evaluation.store import PAGE, locked, read_measurements
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
 from zoo.reports.report import run_report
 from zoo.reports.tables import report_page
-from zoo.reports.text import markdown
+from zoo.reports.text import console, markdown, terminal
 from zoo.runs.folder import RESULTS
 
 
-def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Store measurements in a run folder, and write the other files from all that it has."""
-    store(folder, measurements)
+def show_results(folder: Path, measurements: Sequence[Measurement], name: str | None = None) -> None:
+    """Print the tables of some measurements of a run, and write the files made from all that it has.
+
+    Args:
+        name: of the run in the title; by default that in its recipe.
+    """
+    print(console(run_report(folder, measurements, name), *terminal()) + "\n", flush=True)
     file = folder / RESULTS
     with locked(folder):
         measured = read_measurements(folder)
-        rows = flat_rows(measured)
-        atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
-        atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
         report = run_report(folder, measured)
+        atomic_write(file.with_suffix(".csv"), rows_as_csv(flat_rows(measured)))
         atomic_write(file.with_suffix(".md"), markdown(report))
         drawn = pictures(report.summary)
         for ending, picture in drawn.items():
@@ -46,7 +48,6 @@ def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each row of `lengths.json`, the note last; mappings are JSON."""
     import pandas as pd
 
-    table = pd.DataFrame(rows, dtype=object).map(
-        lambda one: json.dumps(one) if isinstance(one, dict) else one
-    )
+    table = pd.DataFrame(rows, dtype=object)
+    table = table.map(lambda one: json.dumps(one, sort_keys=True) if isinstance(one, dict) else one)
     return table[sorted(table, key="note".__eq__)].to_csv(index=False)

@@ -37,18 +37,25 @@ def parameter_counts(model: Any) -> dict[str, int]:
 
 
 def make_card(
-    recipe: Recipe, model: Any, fingerprint: dict[str, str], init_from: dict[str, Any] | None = None
+    recipe: Recipe,
+    model: Any,
+    fingerprint: dict[str, str],
+    init_from: dict[str, Any] | None = None,
+    device: str | None = None,
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that is known before training; `steps` and `tokens_seen` grow with it.
 
-    `init_from` is the run that its weights come from: what that one has learned counts too.
+    Args:
+        init_from: the run that its weights come from: what that one has learned counts too.
+        before: the content of the checkpoint that is resumed from.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = None
         with suppress(PackageNotFoundError):
             versions[library] = version(library)
-    return {
+    card = {
         "name": recipe.name,
         "encoding": encoding_label(recipe.model.encoding),
         "code_source": code_sources(recipe.as_dict()),
@@ -67,12 +74,13 @@ def make_card(
         "changed_on_resume": [],
         "versions": versions,
         "git_commit": _git_commit(),
-    }
+    } | ({} if device is None else {"device": device})
+    if before:
+        _note_changes(card, recipe, before)
+    return card
 
 
-def note_changes(
-    card: dict[str, Any], recipe: Recipe, stored: dict[str, Any], before: dict[str, Any], step: int
-) -> None:
+def _note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, Any]) -> None:
     """Record on the card of a resumed run the changes since its checkpoint, after earlier ones.
 
     `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),
@@ -80,9 +88,9 @@ def note_changes(
 
     Args:
         card: the new card; changed in place.
-        stored, before: the recipe and the card in the checkpoint.
-        step: that of the checkpoint.
+        checkpoint: the content of the one that is resumed from.
     """
+    stored, before = checkpoint["hyper_parameters"]["recipe"], checkpoint["zoo_card"]
 
     def computed_by(card: dict[str, Any]) -> dict[str, Any]:
         code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
@@ -91,7 +99,10 @@ def note_changes(
     changes = [*recorded_on_resume(stored, recipe), *diff(computed_by(before), computed_by(card))]
     card["changed_on_resume"] = [
         *(before.get("changed_on_resume") or []),
-        *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
+        *(
+            {"step": checkpoint["global_step"], "key": key, "from": old, "to": new}
+            for key, old, new in changes
+        ),
     ]
 
 

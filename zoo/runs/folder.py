@@ -106,30 +106,30 @@ def remove_leftovers(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def find_run(recipe: Recipe, out: Path | None) -> Path | None:
-    """The folder of the run in `out`, or of the newest of this recipe's name; None where there is none."""
-    if out is not None:
-        return out if (out / RECIPE).is_file() else None
-    # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
-    own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
-    runs = [file.parent for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
-    runs = [run for run in runs if stored_recipe(run).get("name") == recipe.name]
-    return max(runs, key=lambda run: (run / RECIPE).stat().st_mtime, default=None)
-
-
-def existing_run(recipe: Recipe, out: Path | None) -> Path:
-    """The folder of the run to resume: `out`, or the newest of this recipe's name.
+def existing_run(
+    recipe: Recipe, out: Path | None, required: bool = True
+) -> tuple[Path, dict[str, Any]] | tuple[None, None]:
+    """The folder of the run to resume and its stored recipe: `out`, or the newest of this recipe's name.
 
     Whether its `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
 
     Raises:
-        InputError: there is none, or it was made from another recipe.
+        InputError: there is none although it is required, or it was made from another recipe.
     """
-    folder = find_run(recipe, out)
-    if folder is None:
-        raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
-    validate_same_recipe(stored_recipe(folder), recipe, folder / RECIPE)
-    return folder
+    # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
+    own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
+    files = [file for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
+    if out is not None:
+        files = [out / RECIPE] if (out / RECIPE).is_file() else []
+    runs = [(file.parent, stored_recipe(file.parent)) for file in files]
+    runs = [run for run in runs if out is not None or run[1].get("name") == recipe.name]
+    if not runs:
+        if required:
+            raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
+        return None, None
+    folder, stored = max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
+    validate_same_recipe(stored, recipe, folder / RECIPE)
+    return folder, stored
 
 
 def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) -> None:

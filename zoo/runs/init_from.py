@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.recipe import Recipe
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import find_checkpoint, restore_weights
@@ -69,16 +70,9 @@ def read_init_from(path: str) -> Origin:
     )
 
 
-def init_weights(origin: Origin, task: Task) -> None:
-    """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
-
-    An encoding is the same if it is at the same index of a list, has the same name (also of a wrapped one)
-    and parameters of the same names and shapes. Any other keeps the start that it has.
-
-    Raises:
-        InputError: the models differ in something else, with all differences.
-    """
-    own, before, now = task.state_dict(), origin.recipe["model"], task.recipe.model.model_dump()
+def validate_same_model(origin: Origin, recipe: Recipe) -> None:
+    """Raises InputError where the models differ in more than the encoding, with all differences."""
+    before, now = origin.recipe["model"], recipe.model.model_dump()
     problems = [
         f"model.{key} is {before[key]} there and {now[key]} here"
         for key in SHAPING
@@ -86,6 +80,18 @@ def init_weights(origin: Origin, task: Task) -> None:
     ]
     if problems:
         raise InputError(Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY))
+
+
+def init_weights(origin: Origin, task: Task) -> None:
+    """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
+
+    An encoding is the same if it is at the same index of a list, has the same name (also of a wrapped one)
+    and parameters of the same names and shapes. Any other keeps the start that it has.
+
+    Raises:
+        InputError: the weights do not fit, or are NaN.
+    """
+    own = task.state_dict()
     weights = {name: value for name, value in own.items() if name.startswith(ENCODING)}
     weights |= {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
     weights |= _same_encodings(origin, task, own)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,38 @@ import torch
 from torch import Tensor
 
 from zoo.errors import InputError, Problem, shorten
-from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.code_source import (
-    Source,
-    changed_digests,
-    describe_changes,
-    describe_missing,
-    recorded_sources,
-)
+from zoo.runs.code_source import compare_code
 from zoo.runs.folder import EXPORTED, LAST, RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
 MOST_SHOWN = 600
 """Characters of a list in a message."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained model, on the CPU and in evaluation mode.
+
+    Attributes:
+        path: the user's argument.
+        checkpoint: the file that was read.
+        folder: the run folder, or the folder of a checkpoint that lies alone.
+    """
+
+    path: Path
+    checkpoint: Path
+    folder: Path
+    task: Task
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer of a model that reads text; the file may be missing."""
+        return self.folder / "tokenizer.json"
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -62,11 +75,6 @@ def run_folder_of(checkpoint: Path) -> Path | None:
     return folder if (folder / RECIPE).is_file() else None
 
 
-def tokenizer_beside(checkpoint: Path) -> Path:
-    """Where the tokenizer of a checkpoint's model lies, if it reads text: in its run folder, or beside it."""
-    return (run_folder_of(checkpoint) or checkpoint.parent) / "tokenizer.json"
-
-
 def load(
     path: str | Path,
     device: str = "cpu",
@@ -88,7 +96,7 @@ def load(
     """
     validate_device(device)
     named = [plugins] if isinstance(plugins, str | Path) else plugins
-    return load_task(Path(path), sets, named).model.to(device)
+    return load_run(Path(path), sets, named).task.model.to(device)
 
 
 def validate_device(device: str) -> None:
@@ -100,8 +108,8 @@ def validate_device(device: str) -> None:
         raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
 
 
-def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
-    """The trained task in a checkpoint, on the CPU, in evaluation mode.
+def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> LoadedRun:
+    """The trained model in a checkpoint, for every command that uses one.
 
     Args:
         path: a checkpoint or a run folder.
@@ -112,27 +120,37 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     Raises:
         InputError: nothing usable there, an encoding whose plugin was not named, or a change of the model.
     """
-    content = read_checkpoint(find_checkpoint(path))
-    settings, weights = content["hyper_parameters"], content["state_dict"]
-    sources = recorded_sources(content.get("zoo_card"))
+    checkpoint = find_checkpoint(path)
+    content = read_checkpoint(checkpoint)
+    stored, card = content["hyper_parameters"]["recipe"], content.get("zoo_card")
+    wrong: InputError | None = None
     try:
-        recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
-        changed = _changes_of_encoding(settings["recipe"], recipe) if sets else {}
-        task = build_task(recipe, settings["vocab_size"])
-        restore_weights(task, weights)
+        named = [str(plugin) for plugin in plugins]
+        recipe = resolve({**stored, "plugins": named}, sets, trained=True)
+    except InputError as error:
+        wrong = error
+    code = compare_code(card, path)  # a change may be the cause of an unknown option
+    try:
+        if wrong is not None:
+            # A plugin that was named and cannot be read has its own message.
+            of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
+            raise InputError(wrong.problems if of_plugin or not code.missing else map(Problem, code.missing))
+        changed = _changes_of_encoding(stored, recipe) if sets else {}
+        run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
         problems = error.problems
         raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
     # Results of other code are marked as changed.
-    task.changed = changed | changed_digests(sources)
+    run.task.changed = changed | code.digests
+    return run
+
+
+def restored_run(path: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> LoadedRun:
+    """The trained model of a checkpoint whose content was read, with a recipe that was resolved."""
+    task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
+    restore_weights(task, content["state_dict"])
     task.card = content.get("zoo_card", {})
-    return task.eval()
-
-
-def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
-    """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
-    for text in describe_changes(sources) if is_first_process() else ():
-        print(f"warning: {path}: {text}", file=sys.stderr)
+    return LoadedRun(path, checkpoint, run_folder_of(checkpoint) or checkpoint.parent, task.eval())
 
 
 def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
@@ -151,30 +169,6 @@ def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | Non
         raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
 
 
-def _with_named_plugins(
-    recipe: dict[str, Any],
-    path: Path,
-    sets: Sequence[str],
-    plugins: Sequence[str | Path],
-    sources: Sequence[Source],
-) -> Recipe:
-    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
-
-    `sources` are those of the encodings that it was trained with; a warning is printed where their code has
-    changed.
-    """
-    try:
-        return resolve({**recipe, "plugins": [str(plugin) for plugin in plugins]}, sets, trained=True)
-    except InputError as error:
-        # A plugin that was named and cannot be read has its own message.
-        of_plugin = any((problem.key or "").startswith("plugins") for problem in error.problems)
-        if of_plugin or not (gone := describe_missing(sources)):
-            raise
-        raise InputError([Problem(text, where=str(path)) for text in gone]) from error
-    finally:
-        warn_of_changed_code(path, sources)  # may be the cause of an unknown option
-
-
 def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
     """The changes to the encoding of a stored recipe, by dotted key.
 
@@ -185,13 +179,15 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
     """
     changed = recipe.as_dict()
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
+    may = [*may_change_after_training(), *may_change(stored["model"]["encoding"])]
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
         if not is_among(key, (ENCODING,)) and not affects(key).after_training:
-            refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
+            refused[key] = f"the run has {old!r}, and {new!r} would make it another"
+            if key.startswith("data."):
+                refused[key] += "; to score another text, give --data CORPUS (in Python data=...)"
     if refused:
-        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
         *others, (key, why) = refused.items()
-        final = Problem(f"{why}; after training only these can be set: {may}", key)
+        final = Problem(f"{why}; after training only these can be set: {', '.join(may)}", key)
         raise InputError([*(Problem(why, key) for key, why in others), final])
     return encoding.allowed

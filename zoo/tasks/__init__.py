@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +17,9 @@ if TYPE_CHECKING:
     from zoo.models.transformer import Transformer
 
 
-@dataclass(frozen=True)
-class BuiltRecipe:
-    """A recipe with its encoding, built once; a task takes it instead of a recipe."""
-
-    recipe: Recipe
-    encoding: EncodingStack
-
-
-def build_task(recipe: Recipe | BuiltRecipe, vocab_size: int) -> LightningModule:
+def build_task(recipe: Recipe, vocab_size: int) -> LightningModule:
     """The `Task` of a resolved recipe; imports torch and Lightning."""
-    section = (recipe.recipe if isinstance(recipe, BuiltRecipe) else recipe).as_dict()["task"]
+    section = recipe.as_dict()["task"]
     options = {key: value for key, value in section.items() if key != "name"}
     return tasks.load(section["name"])(recipe, vocab_size, **options)
 
@@ -54,7 +45,7 @@ def build(
     return build_task(recipe, vocab_size).model
 
 
-def build_encoding(recipe: Recipe) -> BuiltRecipe:
+def build_encoding(recipe: Recipe) -> EncodingStack:
     """Build the encoding of a recipe at its initial values, on the CPU.
 
     Raises:
@@ -82,4 +73,4 @@ def build_encoding(recipe: Recipe) -> BuiltRecipe:
         for view in map(stack.layer, range(model.num_layers)):
             if fault := cannot_compute(model.kernel, ScoreTerms(view, [None] * len(view.encodings))):
                 raise InputError(Problem(fault, key="model.kernel"))
-    return BuiltRecipe(recipe, stack)
+    return stack

@@ -16,7 +16,6 @@ from zoo.models.transformer import Decoder, Encoder
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
 from zoo.schedules import schedule_of
-from zoo.tasks import BuiltRecipe
 
 
 class ExactMean(Metric):
@@ -70,16 +69,13 @@ class Task(pl.LightningModule):
     """Names of the values of `validate`."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
-    def __init__(self, recipe: schema.Recipe | BuiltRecipe | dict[str, Any], vocab_size: int):
+    def __init__(self, recipe: schema.Recipe | dict[str, Any], vocab_size: int):
         super().__init__()
-        encoding = None
-        if isinstance(recipe, BuiltRecipe):
-            recipe, encoding = recipe.recipe, recipe.encoding
         self.recipe = recipe if isinstance(recipe, schema.Recipe) else resolve(recipe)
         self.save_hyperparameters({"recipe": self.recipe.as_dict(), "vocab_size": vocab_size})
         kind = Decoder if self.recipe.model.kind == "decoder" else Encoder
         length, seed = self.recipe.data.sequence_length, self.recipe.seed
-        self.model = kind(self.recipe.model, vocab_size, length, self.head, seed, encoding)
+        self.model = kind(self.recipe.model, vocab_size, length, self.head, seed)
         self.means = torch.nn.ModuleDict({name: ExactMean() for name in self.validated})
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as pl
 import torch
@@ -14,10 +14,12 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
 from zoo.files import atomic_file
-from zoo.recipe.schema import CheckpointConfig
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import BEST, LAST, kept_checkpoint
+
+if TYPE_CHECKING:
+    from zoo.training.run import TrainingRun
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -27,18 +29,20 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     memory once more, and does not flush.
 
     Args:
-        content: that of the checkpoint to resume from, verified already: it is not read again.
+        run: has the content of the checkpoint to resume from, verified already: it is not read again.
     """
 
-    def __init__(self, content: dict[str, Any] | None = None):
-        self.content = content
+    def __init__(self, run: TrainingRun | None = None):
+        self.run = run
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """The content given, once, and then what `read_checkpoint` reads from the file."""
-        content, self.content = self.content, None  # three times the model: freed when it is restored
-        return read_checkpoint(Path(path)) if content is None else content
+        if self.run is None or self.run.content is None:
+            return read_checkpoint(Path(path))
+        content, self.run.content = self.run.content, None  # three times the model: freed when it is restored
+        return content
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
@@ -53,8 +57,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class BestCheckpoint(Checkpoint):
     """Keeps checkpoints/best.ckpt, the one of the lowest validation loss; its state is that loss."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.loss = folder, math.inf
+    def __init__(self, run: TrainingRun):
+        self.run, self.loss = run, math.inf
         self.present = False
 
     @property
@@ -62,15 +66,14 @@ class BestCheckpoint(Checkpoint):
         return "best"
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        self.folder = trainer.strategy.broadcast(self.folder)
-        self.present = trainer.strategy.broadcast((self.folder / BEST).exists())
+        self.present = trainer.strategy.broadcast((self.run.folder / BEST).exists())
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = float(trainer.callback_metrics.get("val/loss", math.nan))
         # NaN is never below. All processes save, or none.
         if not trainer.sanity_checking and trainer.strategy.reduce_boolean_decision(loss < self.loss):
             self.loss = loss
-            trainer.save_checkpoint(self.folder / BEST, weights_only=False)
+            trainer.save_checkpoint(self.run.folder / BEST, weights_only=False)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best_model_score": torch.tensor(self.loss, dtype=torch.float64)}
@@ -87,29 +90,16 @@ class LastCheckpoint(Checkpoint):
     Where a step is validated, its checkpoint is written once that is done: Lightning never repeats the
     validation of a step that it resumes from, and one that was killed would be lost.
 
-    `saved_at` is the step of the checkpoint, 0 before the first; `stops` tells whether the run ends with the
-    step in hand.
+    `stops` tells whether the run ends with the step in hand.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        config: CheckpointConfig,
-        card: dict[str, Any],
-        tokens_per_step: int,
-        stops: Callable[[], bool],
-    ):
-        self.folder, self.stops = folder, stops
+    def __init__(self, run: TrainingRun, tokens_per_step: int, stops: Callable[[], bool]):
+        config = run.recipe.checkpoint
+        self.run, self.tokens_per_step, self.stops = run, tokens_per_step, stops
         self.every, self.kept = config.every_n_steps, config.keep_every_n_steps or math.inf
-        self.card, self.tokens_per_step = card, tokens_per_step
-        self.saved_at = 0
-
-    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        # The first process has chosen the folder; the others learn of it here.
-        self.folder = trainer.strategy.broadcast(self.folder)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.saved_at = trainer.global_step
+        self.run.saved_at = trainer.global_step
         self._write_card(trainer)
         self._keep(trainer)  # a killed run may have saved this step, and not kept it
 
@@ -126,7 +116,7 @@ class LastCheckpoint(Checkpoint):
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         self._update_card(trainer)
-        checkpoint["zoo_card"] = dict(self.card)
+        checkpoint["zoo_card"] = dict(self.run.card)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         recount(checkpoint["loops"]["fit_loop"], trainer.accumulate_grad_batches)
@@ -135,18 +125,18 @@ class LastCheckpoint(Checkpoint):
         step = trainer.global_step
         ends = step == trainer.max_steps or trainer.should_stop or self.stops()
         is_due = step % self.every == 0 or step % self.kept == 0 or ends
-        return step != self.saved_at and is_between_steps(trainer) and is_due
+        return step != self.run.saved_at and is_between_steps(trainer) and is_due
 
     def _save(self, trainer: pl.Trainer) -> None:
-        trainer.save_checkpoint(self.folder / LAST, weights_only=False)
-        self.saved_at = trainer.global_step
+        trainer.save_checkpoint(self.run.folder / LAST, weights_only=False)
+        self.run.saved_at = trainer.global_step
         self._write_card(trainer)
         self._keep(trainer)
 
     def _keep(self, trainer: pl.Trainer) -> None:
         """Keep a copy of the last checkpoint as that of its step, where this is due and was not done."""
-        last, kept = self.folder / LAST, kept_checkpoint(self.folder, self.saved_at)
-        is_due = self.saved_at and self.saved_at % self.kept == 0 and trainer.is_global_zero
+        last, kept = self.run.folder / LAST, kept_checkpoint(self.run.folder, self.run.saved_at)
+        is_due = self.run.saved_at and self.run.saved_at % self.kept == 0 and trainer.is_global_zero
         if is_due and last.exists() and not kept.exists():
             with atomic_file(kept) as file, last.open("rb") as saved:
                 shutil.copyfileobj(saved, file)
@@ -154,12 +144,12 @@ class LastCheckpoint(Checkpoint):
     def _update_card(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step
         tokens = steps * self.tokens_per_step
-        self.card.update(steps=steps, tokens_seen=tokens, finished=steps >= trainer.max_steps)
+        self.run.card.update(steps=steps, tokens_seen=tokens, finished=steps >= trainer.max_steps)
 
     def _write_card(self, trainer: pl.Trainer) -> None:
         self._update_card(trainer)
         if trainer.is_global_zero:
-            write_card(self.folder, self.card)
+            write_card(self.run.folder, self.run.card)
 
 
 def is_between_steps(trainer: pl.Trainer) -> bool:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-
-import numpy as np
 
 from zoo.data.source import DataSource
-from zoo.evaluation.measure import measure
-from zoo.evaluation.measurement import Measurement
-from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
-from zoo.recipe import Recipe
+from zoo.data.text.datasets import TextSource
+from zoo.evaluation.evaluate import evaluate_run
+from zoo.evaluation.measure import limits_of_evaluation
+from zoo.evaluation.measurement import Measurement, merged
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
-from zoo.reports.report import run_report
-from zoo.reports.run_folder import store_results
-from zoo.reports.text import console, terminal
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import LAST, RECIPE, RUNS
-from zoo.runs.load import read_checkpoint
-from zoo.tasks import build_task
+from zoo.runs.load import restored_run
 from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
+from zoo.training.run import TrainingRun
 
 LEAST_TOKENS = 16384
 """Tokens that are scored at each length after a training however short."""
 
 
-def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | None) -> str:
-    start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
-    verb = "continuing" if checkpoint else "training"
+def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
+    """The facts of a training, and what its evaluation will lack, a line each."""
+    recipe, folder = run.recipe, run.folder
+    text = source.stream("train") if isinstance(source, TextSource) and source.kind == "text" else None
+    plan = Plan.of(recipe, task.model, None if text is None else len(text))
+    start = f", from {recipe.init_from}" if run.origin else ""
+    verb = "continuing" if run.checkpoint else "training"
     computed = f"in {recipe.trainer.precision}{', compiled' if recipe.compile else ''}"
     article = "an" if recipe.model.kind == "encoder" else "a"
     line = (
@@ -39,62 +38,32 @@ def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | No
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")
-    if checkpoint is None and numbered and (first / RECIPE).exists():
+    if run.is_new and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
-    return line
+    return "\n".join([line, *plan.warnings(), *limits_of_evaluation(task, source)])
 
 
-def few_documents(task: Task, source: DataSource) -> list[str]:
-    """A line where the scored text has too few documents for intervals over them, with the remedy."""
-    config = task.recipe.evaluate
-    if source.kind != "text" or not config.lengths:
-        return []
-    text = Text(task, source, config.lengths)
-    documents = len(set(text.documents(np.arange(text.size)).tolist()))
-    if documents >= FEW_DOCUMENTS:
-        return []
-    begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
-    remedy = "for intervals over documents, give each document a file or a record of its own"
-    if text.blocks >= 2:
-        return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
-    return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]
-
-
-def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
-    """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
+def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement], list[str]]:
+    """The measurements of the saved checkpoint, as `evaluate` makes them, and the lines to print below them.
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
     """
-    measurements: list[Measurement] = []
-
-    def save(measured: list[Measurement]) -> None:
-        measurements[:] = measured
-        folder.stat()  # raises where the run was removed: storing would make its folder again
-        store_results(folder, measured)
-
+    recipe, folder, scored = trained.recipe, trained.folder, trained.recipe.evaluate
     content = read_checkpoint(folder / LAST)
-    card, scored = content["zoo_card"], recipe.evaluate
+    card = content["zoo_card"]
     most = min(MAX_TOKENS, max(LEAST_TOKENS, card["tokens_seen"] // 4, *scored.lengths))
     scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
-    task = build_task(
-        recipe.model_copy(update={"evaluate": scored}), content["hyper_parameters"]["vocab_size"]
-    )
-    task.load_state_dict(content["state_dict"])
-    task.card = card
-    try:
-        if scored.lengths:
-            measure(task, source, folder, folder / LAST, save=save)
-    finally:
-        if measurements:
-            print(console(run_report(folder, measurements), *terminal()), flush=True)
-    steps, wanted = content["global_step"], recipe.trainer.max_steps
+    # By the recipe and the code in memory: those in files may have changed meanwhile.
+    run = restored_run(folder, folder / LAST, content, recipe.model_copy(update={"evaluate": scored}))
+    del content  # three times the model
+    measurements = merged(evaluate_run(run, source)) if scored.lengths else []
+    steps, wanted = card["steps"], recipe.trainer.max_steps
+    lines = [f"done: {recipe.name} is in {folder}"]
     if steps < wanted:
         # The time of the runs before counts too.
         more = " and a longer trainer.max_time" if recipe.trainer.flags().get("max_time") else ""
-        print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
-    else:
-        print(f"\ndone: {recipe.name} is in {folder}")
+        lines = [f"stopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}"]
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
     evaluate = ["python", "-m", "zoo", "evaluate", str(folder)]
@@ -102,9 +71,10 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
         available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
         if most < available:
             command = shlex.join([*evaluate, *plugins])
-            print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
-    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
-    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
+            lines.append(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
+    trained_length, limit = recipe.data.sequence_length, run.task.model.encoding.max_length
+    lengths = [trained_length * 2**i for i in range(5) if limit is None or trained_length * 2**i <= limit]
     if len(lengths) > 1:
-        command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
-        print(f"look further: {command}", flush=True)
+        command = shlex.join([*evaluate, "--lengths", ",".join(map(str, lengths)), *plugins])
+        lines.append(f"look further: {command}")
+    return measurements, lines

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
 from zoo.training.callbacks import StepLog
-from zoo.training.checkpoints import LastCheckpoint
+from zoo.training.run import TrainingRun
 
 
 class NanGuard(Callback):
@@ -29,8 +29,8 @@ class NanGuard(Callback):
         RunError: a loss, a gradient norm, a weight or a moment of the optimizer is not finite.
     """
 
-    def __init__(self, step_log: StepLog) -> None:
-        self.step_log = step_log
+    def __init__(self, step_log: StepLog, run: TrainingRun) -> None:
+        self.step_log, self.run = step_log, run
         self.step = 0
         self.losses: list[Tensor] = []  # of the parts of the step in hand
         self.last = torch.zeros(2)  # loss and gradient norm of the last step, on the device
@@ -88,20 +88,20 @@ class NanGuard(Callback):
         else:
             what = f"weights or moments of the optimizer are not finite after step {self.step}"
         facts = f"learning rate {self.step_log.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
-        raise RunError(f"{what} ({facts}): training has failed. {_advice(trainer)}")
+        raise RunError(f"{what} ({facts}): training has failed. {_advice(self.run)}")
 
 
-def _advice(trainer: pl.Trainer) -> str:
-    last = next((one for one in trainer.callbacks if isinstance(one, LastCheckpoint)), None)
+def _advice(run: TrainingRun) -> str:
     helps = "a lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
     anomaly = "trainer.detect_anomaly=true names the operation, slowly"
-    if last is None or not last.saved_at:
+    if not run.saved_at:
         return f"No checkpoint was written. Start anew: {helps}; {anomaly}"
-    again = ["python", "-m", "zoo", "fit", "--recipe", str(last.folder / RECIPE)]
-    again += ["--set", f"init_from={last.folder}", "--set", "optimizer.lr=..."]
+    again = ["python", "-m", "zoo", "fit", "--recipe", str(run.folder / RECIPE)]
+    again += ["--set", f"init_from={run.folder}", "--set", "optimizer.lr=..."]
     return (
-        f"The last checkpoint is of step {last.saved_at} and is sound. With --resume it comes to the same "
-        f"step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: {helps}"
+        f"The last checkpoint is of step {run.saved_at} and is sound. With --resume it comes to the "
+        f"same step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: "
+        f"{helps}"
     )
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from zoo.data import build_dataset
-from zoo.data.source import DataSource
-from zoo.data.text.datasets import TextSource, TokenizedText
+from zoo.data.text.datasets import TokenizedText
 from zoo.errors import InputError
 from zoo.launch.devices import devices_taken
 from zoo.models.transformer import FeedForward
@@ -34,6 +33,20 @@ class Plan:
     d_ff: int
     vocab_size: int
     corpus_tokens: int | None
+
+    @classmethod
+    def of(cls, recipe: Recipe, model: nn.Module, corpus_tokens: int | None) -> Plan:
+        """The plan of a recipe with its model."""
+        sizes = {name: weight.numel() for name, weight in model.named_parameters()}
+        return cls(
+            recipe,
+            parameters=sum(sizes.values()),
+            embedding=sum(n for name, n in sizes.items() if name.startswith(("tokens.", "head."))),
+            encoding=sum(n for name, n in sizes.items() if name.startswith("encoding.")),
+            d_ff=next(one.down.in_features for one in model.modules() if isinstance(one, FeedForward)),
+            vocab_size=model.tokens.num_embeddings,
+            corpus_tokens=corpus_tokens,
+        )
 
     @property
     def step_tokens(self) -> int:
@@ -99,37 +112,23 @@ class Plan:
         ]
 
 
-def plan_of(recipe: Recipe, source: DataSource | None = None, model: nn.Module | None = None) -> Plan:
-    """The plan of a recipe, before or after its data is opened and its model is built.
+def plan_of(recipe: Recipe) -> Plan:
+    """The plan of a recipe, before its data is opened and its model is built.
 
     Raises:
         InputError: an encoding that cannot be built, or a tokenizer that cannot be opened.
     """
     recipe = choose_auto(recipe)
     dataset, tokens = build_dataset(recipe.data), None
-    if source is None and isinstance(dataset, TokenizedText):
+    if isinstance(dataset, TokenizedText):
         with suppress(InputError):  # the data may be missing here
             tokens = dataset.tokens(build=False)
-    if model is None:
-        given = dataset.given_tokenizer() if isinstance(dataset, TokenizedText) else None
-        known = tokens.tokenizer if tokens else given
-        encoding = build_encoding(recipe)
-        with torch.device("meta"):
-            model = build_task(encoding, known.vocab_size if known else dataset.vocab_size).model
-    if isinstance(source, TextSource) and source.kind == "text":
-        corpus_tokens = len(source.stream("train"))
-    else:
-        corpus_tokens = len(tokens.streams["train"]) if tokens else None
-    sizes = {name: weight.numel() for name, weight in model.named_parameters()}
-    return Plan(
-        recipe,
-        parameters=sum(sizes.values()),
-        embedding=sum(n for name, n in sizes.items() if name.startswith(("tokens.", "head."))),
-        encoding=sum(n for name, n in sizes.items() if name.startswith("encoding.")),
-        d_ff=next(one.down.in_features for one in model.modules() if isinstance(one, FeedForward)),
-        vocab_size=model.tokens.num_embeddings,
-        corpus_tokens=corpus_tokens,
-    )
+    given = dataset.given_tokenizer() if isinstance(dataset, TokenizedText) else None
+    known = tokens.tokenizer if tokens else given
+    build_encoding(recipe)
+    with torch.device("meta"):
+        model = build_task(recipe, known.vocab_size if known else dataset.vocab_size).model
+    return Plan.of(recipe, model, len(tokens.streams["train"]) if tokens else None)
 
 
 def short(number: float) -> str:

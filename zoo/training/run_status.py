@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,9 +22,8 @@ from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process, may_set_handlers
 from zoo.runs.folder import RECIPE
-from zoo.runs.lock import RunLock
-from zoo.training.checkpoints import LastCheckpoint, is_between_steps
-from zoo.training.resume import how_to_continue
+from zoo.training.checkpoints import is_between_steps
+from zoo.training.run import TrainingRun
 
 # Requests to a process; of several processes the largest counts.
 CONTINUE, STOP, REQUEUE = 0, 1, 2
@@ -43,24 +41,20 @@ class RunStatus(Callback):
     before the first step or after the last. The first of the callbacks: before anything of a step is written.
 
     Attributes:
-        new: the folder of a new run.
-        lock: the lock of the folder, in the process that writes.
-        last: a callback of the trainer; None until there is one.
+        run: None until it is known where it starts.
         request: CONTINUE, STOP or REQUEUE.
         due: all processes know of the request: this step is saved, and the next batch not begun.
     """
 
     def __init__(self) -> None:
-        self.new: Path | None = None
-        self.lock: RunLock | None = None
-        self.last: LastCheckpoint | None = None
+        self.run: TrainingRun | None = None
         self.step = 0
         self.request = CONTINUE
         self.signalled = self.training = self.due = self.is_trained = False
         self.group: dist.ProcessGroup | None = None
 
     @contextmanager
-    def reported(self) -> Iterator[None]:
+    def reported(self) -> Iterator[RunStatus]:
         """Handle signals in the block, and end its error with a report; then restore their handlers."""
         before = {}
         if may_set_handlers():
@@ -69,7 +63,7 @@ class RunStatus(Callback):
             handler = self._handle if is_first_process() else signal.SIG_DFL
             before = {number: signal.signal(number, handler) for number in _signals()}
         try:
-            yield
+            yield self
         except BaseException as error:
             self._ignore_signals()
             end = self._explain(error)
@@ -87,6 +81,10 @@ class RunStatus(Callback):
         if self.request > CONTINUE:
             raise KeyboardInterrupt
         self.is_trained = True
+
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        # The first process has chosen the folder; the others learn of it here.
+        self.run.folder = trainer.strategy.broadcast(self.run.folder)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
@@ -161,13 +159,11 @@ class RunStatus(Callback):
 
     def _explain(self, error: BaseException) -> BaseException:
         """The exception that ends the run instead of `error`, or `error` with a note."""
-        saved = self.last.saved_at if self.last else 0
-        is_gone = self.lock is not None and not self.lock.folder.exists()
+        run = self.run
         # Remove an empty run, and files that only take room on a full disk.
-        if self.new and not is_gone and (self.step == 0 or (is_disk_full(error) and not saved)):
+        if run and run.is_new and (self.step == 0 or (is_disk_full(error) and not run.saved_at)):
             self._release()
-            self.lock = None
-            shutil.rmtree(self.new, ignore_errors=True)
+            shutil.rmtree(run.folder, ignore_errors=True)
         if _is_interruption(error):
             text = self._interrupted()
             if self.request == REQUEUE and is_first_process():
@@ -175,18 +171,16 @@ class RunStatus(Callback):
                 print(text, file=sys.stderr, flush=True)
                 text = requeue()
             return KeyboardInterrupt(text)
-        if is_gone:
-            return RunError(
-                f"{self.lock.folder}: the run folder was removed or moved; nothing more can be saved"
-            )
-        if self.last is None or isinstance(error, InputError | RunError) or not isinstance(error, Exception):
+        known = isinstance(error, InputError | RunError) or not isinstance(error, Exception)
+        if known or not (run and run.begun):
             return error
         if self.is_trained:
-            evaluate = shlex.join(["python", "-m", "zoo", "evaluate", str(self.last.folder)])
+            evaluate = shlex.join(["python", "-m", "zoo", "evaluate", str(run.folder)])
             error.add_note(f"The run is trained and saved; measure it: {evaluate}")
             return error
-        how = how_to_continue(self.last.folder, saved)
-        state = f"The last checkpoint is of step {saved}; {how}" if saved else "No checkpoint was written"
+        state = "No checkpoint was written"
+        if run.saved_at:
+            state = f"The last checkpoint is of step {run.saved_at}; {run.how_to_continue}"
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             return RunError(f"another process of this run has ended. {state}")
         if str(error).startswith("DataLoader worker"):
@@ -196,23 +190,22 @@ class RunStatus(Callback):
 
     def _interrupted(self) -> str:
         """The step of an interrupted run, and the command that continues it."""
-        last = self.last
-        if last is None:
+        run = self.run
+        if run is None or not run.begun:
             return "interrupted before training began; nothing was written"
         # Until Lightning has restored a resumed run, it counts from 0.
-        step = max(self.step, last.saved_at)
+        step = max(self.step, run.saved_at)
         text = "interrupted while it was evaluated" if self.is_trained else f"interrupted at step {step}"
-        if not (last.saved_at or (last.folder / RECIPE).is_file()):
+        if not (run.saved_at or (run.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
-        saved = "saved" if last.saved_at == step else f"the last checkpoint is of step {last.saved_at}"
-        how = how_to_continue(last.folder, last.saved_at)
-        return f"{text}; {saved if last.saved_at else 'nothing was saved'}; {how}"
+        saved = "saved" if run.saved_at == step else f"the last checkpoint is of step {run.saved_at}"
+        return f"{text}; {saved if run.saved_at else 'nothing was saved'}; {run.how_to_continue}"
 
     def _release(self) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()  # the first process evaluates alone
-        if self.lock:
-            self.lock.release()
+        if self.run and self.run.lock:
+            self.run.lock.release()
 
 
 def _is_interruption(error: BaseException) -> bool:

@@ -18,10 +18,10 @@ from torch.optim import Optimizer
 from zoo.errors import InputError, Problem
 from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import Launcher, find_launcher
-from zoo.models.shards import gather_full_state, shard, to_shard, validate_shardable
 from zoo.models.transformer import Transformer
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, cpu_precision_fault
+from zoo.training.shards import gather_full_state, shard, to_shard, validate_shardable
 
 
 def make_strategy(name: str, model: Transformer) -> str | Strategy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
@@ -12,14 +11,14 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from zoo.data.loader import Loader, ResumableLoader
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.recipe import Recipe
-from zoo.runs.card import make_card, note_changes
+from zoo.runs.card import make_card
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
 from zoo.training.length_curve import LengthCurve
 from zoo.training.loggers import make_loggers
 from zoo.training.nan_guard import NanGuard
+from zoo.training.run import TrainingRun
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import make_strategy
 
@@ -38,31 +37,22 @@ class DataModule(pl.LightningDataModule):
         return self.source.valid_loader(self.trainer.global_rank, self.trainer.world_size)
 
 
-def make_trainer(
-    recipe: Recipe,
-    task: Task,
-    source: DataSource,
-    folder: Path,
-    status: RunStatus | None = None,
-    checkpoint: Path | None = None,
-    content: dict[str, Any] | None = None,
-    origin: dict[str, Any] | None = None,
-) -> tuple[pl.Trainer, LastCheckpoint]:
-    """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
+def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunStatus) -> pl.Trainer:
+    """A Trainer that writes into the folder of the run, and makes the card of the run.
 
-    `status` is that of the run, with what handles the signals; `checkpoint` is that of a resumed run, with
-    its `content`; `origin` records on the card where a new run took its weights from.
+    Args:
+        status: handles the signals.
 
     Raises:
         InputError: flags that Lightning refuses.
     """
-    every = recipe.checkpoint.every_n_steps
+    recipe, before = run.recipe, run.content or {}
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
     flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
         # A run shorter than that is validated once, at its end.
-        flags["val_check_interval"] = min(every, recipe.trainer.max_steps)
+        flags["val_check_interval"] = min(recipe.checkpoint.every_n_steps, recipe.trainer.max_steps)
     if flags["limit_val_batches"]:
         # Taken off the data: of batches Lightning would count each device's own.
         flags["limit_val_batches"] = None
@@ -70,27 +60,19 @@ def make_trainer(
         # Lightning counts batches; from the beginning of the run, over the ends of epochs.
         flags["val_check_interval"] *= flags["accumulate_grad_batches"]
         flags["check_val_every_n_epoch"] = None
-    before = content or {}
-    done = before.get("global_step", 0)
-    # The origin may be gone, or hold another model, by the time that a run is resumed.
-    origin = origin or before.get("zoo_card", {}).get("init_from")
-    status = status or RunStatus()
-    card = make_card(recipe, task.model, source.fingerprint, origin)
-    last = LastCheckpoint(folder, recipe.checkpoint, card, tokens_per_step, lambda: status.due)
-    last.saved_at = done
     log = StepLog(tokens_per_step)
     callbacks: list[Callback] = [
         status,
         SeededSteps(),
         log,
-        NanGuard(log),
+        *([] if flags.get("enable_progress_bar") is False else [StepBar(tokens_per_step)]),
+        NanGuard(log, run),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
-        BestCheckpoint(folder),
-        last,
+        BestCheckpoint(run),
+        LastCheckpoint(run, tokens_per_step, lambda: status.due),
     ]
-    if flags.get("enable_progress_bar") is not False:
-        callbacks.append(StepBar(tokens_per_step))
+    folder = run.folder or Path()  # a further process learns it when the training starts
     try:
         if flags.get("max_time") is not None:
             callbacks.append(StepTimer(flags.pop("max_time")))
@@ -99,20 +81,22 @@ def make_trainer(
             max_epochs=-1,
             # Never made: Lightning would continue from an hpc_ckpt_1.ckpt in it.
             default_root_dir=folder / "lightning",
-            plugins=AtomicCheckpointIO(content),
+            plugins=AtomicCheckpointIO(run),
             use_distributed_sampler=False,
-            logger=make_loggers(recipe, folder, done),
+            logger=make_loggers(recipe, folder, run.saved_at),
             callbacks=callbacks,
         )
     except InputError:
         raise  # also a ValueError, but with a location of its own
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
-    card["device"] = trainer.strategy.root_device.type
-    if checkpoint is not None:
-        note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
+    # The origin may be gone, or hold another model, by the time that a run is resumed.
+    origin = run.origin.facts if run.origin else before.get("zoo_card", {}).get("init_from")
+    device = trainer.strategy.root_device.type
+    run.card = make_card(recipe, task.model, source.fingerprint, origin, device, before)
     _disable_signal_handling(trainer)
-    return trainer, last
+    run.begun = True
+    return trainer
 
 
 def _disable_signal_handling(trainer: pl.Trainer) -> None:

@@ -6,7 +6,7 @@ import pytest
 from small_run import MAPPING
 
 from zoo.recipe import resolve
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import torch
 
 from zoo.errors import InputError
 from zoo.recipe import resolve
-from zoo.training.fit import fit
+from zoo.reports.fit import fit
 
 MAPPING = {
     "name": "small",

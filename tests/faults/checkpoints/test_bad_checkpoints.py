@@ -11,8 +11,8 @@ import zoo
 from zoo import cli
 from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate
+from zoo.reports.fit import fit
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.training.fit import fit
 
 
 def records_of(raw):

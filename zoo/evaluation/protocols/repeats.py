@@ -46,8 +46,9 @@ class Repeats(Protocol):
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         config, text = task.recipe.evaluate, Text(task, source, lengths)
-        bigrams = text.inputs(0, text.size) * source.vocab_size + text.targets(0, text.size)
+        bigrams = text.inputs(0, text.size) * source.vocab_size + text.inputs(1, text.size + 1)
         rare = _occurrences(bigrams, _trained_on(task, source)) < config.rare_below
+        rare &= text.targets(0, text.size) >= 0
         plans = []
         for window in sorted(lengths, reverse=True):
             groups = np.arange(text.size) // max(1, text.room(window))
@@ -114,7 +115,8 @@ def _occurrences(bigrams: np.ndarray, source: DataSource) -> np.ndarray:
 def _score(
     text: Text, window: int, chosen: np.ndarray, distances: np.ndarray, execution: Execution
 ) -> list[Numbers]:
-    losses = text.read(side_by_side(text.size, text.room(window)), execution)[chosen]
+    losses = text.read(side_by_side(text.size, text.room(window)), execution)
+    losses = losses[np.searchsorted(losses.pairs, chosen)]
     ends = bin_ends(window, 1)
     bins = np.searchsorted(ends, distances)
     return [

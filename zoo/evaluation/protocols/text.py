@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from zoo.data.blocks import NOT_SCORED
 from zoo.data.source import DataSource
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Targets, Units
@@ -116,6 +117,7 @@ class Text:
         self.start_token = start_token(task, source.tokenizer)
         longest = max((one for one in (*lengths, *config.lengths) if one <= self.size), default=1)
         self.blocks = min(MAX_BLOCKS, self.size // longest)
+        self._left_out = None if config.end_tokens else source.tokenizer.end_token
         self._masked = None
         if not self.likelihood:
             self._masked = source.dataset(self.split, length=self.size)[0] if self.size else None
@@ -142,12 +144,14 @@ class Text:
         """Targets, int64 [stop-start]; -100 where nothing is asked."""
         if self._masked is not None:
             return self._masked["targets"].numpy()[start:stop]
-        return self._stream[start + 1 : stop + 1].astype(np.int64)
+        targets = self._stream[start + 1 : stop + 1].astype(np.int64)
+        return targets if self._left_out is None else np.where(targets == self._left_out, NOT_SCORED, targets)
 
-    def parameters(self, protocol: Protocol) -> dict[str, str]:
-        """The parameters that record the split and the packing: none for the defaults."""
+    def parameters(self, protocol: Protocol) -> dict[str, Any]:
+        """The parameters that record the split, the packing and the end tokens: none for the defaults."""
         packing = {"packing": "separate"} if self.source.separate else {}
-        return protocol.scored_split(self.task.recipe.evaluate)[1] | packing
+        end_tokens = {} if self._left_out is None else {"end_tokens": False}
+        return protocol.scored_split(self.task.recipe.evaluate)[1] | packing | end_tokens
 
     def documents(self, pairs: np.ndarray) -> np.ndarray:
         """The document in which each pair's target stands, as an index into `starts`."""
@@ -157,16 +161,16 @@ class Text:
     def targets_at(self, pairs: np.ndarray) -> Targets:
         """The targets of these pairs, ascending; their digest is the same for the same targets of the same
         text."""
-        fraction = None
+        targets = self.targets(0, int(pairs.max(initial=-1)) + 1)[pairs]
+        pairs, fraction = pairs[targets >= 0], None
         if self._masked is not None:
-            pairs = pairs[self._masked["targets"].numpy()[pairs] >= 0]
             fraction = self.task.recipe.task.mask_fraction
         named = sorted(self.source.fingerprint.items()), self.split, fraction
         places = np.ascontiguousarray(pairs, dtype="<i8").tobytes()
         text = self.source.fingerprint["corpus"][:12]
         return make_targets(
             named, len(pairs), self.start_token and self.start_token.text, places, text=text,
-            max_tokens=self.max_tokens,
+            max_tokens=self.max_tokens, end_tokens=int((targets == self.source.tokenizer.end_token).sum()),
         )  # fmt: skip
 
     def length_plan(
