@@ -15,6 +15,7 @@ import torch
 import yaml
 from browser import browser, open_page  # noqa: F401
 from killed_runs import Forks
+from written_runs import edit, edit_rows, row_of, write_run  # noqa: F401
 
 from zoo import registry
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
