@@ -26,7 +26,7 @@ from board.questions import QUESTIONS, question_files
 from board.ranking import ranking
 from board.settings import settings_page
 from results import Study
-from zoo.comparison.effective_length import NATS_LOST
+from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.files import atomic_write
 from zoo.reports.text import markdown
@@ -208,7 +208,9 @@ def leaderboard_files(found: Sequence[Measured], studies: Sequence[Study], store
     seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
     text = [one for one in found if one.study.name == "text"]
     tasks = [one for one in found if one.is_task and one.kind == "decoder"]
-    links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
+    links = [
+        f"- [{one.study.name}]({one.study.name}.md): {'; '.join(one.report.verdict[:2])}" for one in found
+    ]
     parts = [
         "# Leaderboard",
         "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"

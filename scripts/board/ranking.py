@@ -15,8 +15,8 @@ import pandas as pd
 
 from board.measured import DASH, LEARNED, Measured, png, table
 from zoo import registry
-from zoo.comparison.effective_length import NATS_LOST
 from zoo.comparison.formatting import number, signed
+from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_mean
 from zoo.figures.style import RC
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from zoo import registry
-from zoo.comparison.commands import settings
 from zoo.comparison.formatting import protocol_text
+from zoo.comparison.runs import settings
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.evaluation.protocols.prompts import _judge

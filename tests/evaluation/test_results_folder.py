@@ -51,6 +51,8 @@ def test_every_format_has_every_row(tmp_path):
         assert [line["length"] for line in csv.DictReader(file)] == ["64", "128", "256"]
     table = (tmp_path / "evaluation" / "lengths.md").read_text()
     assert "| alibi | 1.500 (1.400–1.600) | 1.500 (1.400–1.600) |" in table and "too long" in table
+    page = (tmp_path / "evaluation" / "index.html").read_text()
+    assert "data:image/svg+xml" in page and "plotly" not in page  # whose script has 4.8 MB
 
 
 @pytest.mark.parametrize("failing", ["measurement", "lengths.json", "index.html"])

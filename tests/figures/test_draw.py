@@ -77,8 +77,6 @@ WRONG = (
     (["rope", "--length", "100000"], ["--length 100000"]),
     (["none"] * 9, ["9 encodings"]),
     (["no/such.py"], ["no/such.py"]),
-    (["rope", "--tokens", "a b", "--out", "x.png"], ["must end in .html"]),
-    (["rope", "--tokens", "one"], ["2 to 24 words"]),
 )  # fmt: skip
 
 
@@ -97,8 +95,6 @@ def test_drawn_pages_open_in_a_browser(tmp_path, monkeypatch, open_page):
     assert main(["draw", "alibi", "rope", "--out", "two.html", *SMALL]) == 0
     pictures = open_page("two.html").locator("figure img")
     assert pictures.count() >= 4 and pictures.first.bounding_box()["height"] > 100
-    assert main(["draw", "rope", "alibi", "--tokens", "the cat sat on the mat", "--out", "cloud.html"]) == 0
-    assert open_page("cloud.html").locator(".js-plotly-plot").count() == 2
 
 
 def curve(key, values):

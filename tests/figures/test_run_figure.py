@@ -167,7 +167,7 @@ def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkey
     (home / "x.svg").unlink()
     for wrong, message in (
         (["draw", relative, "rope"], "is a run and rope an encoding"),
-        (["draw", relative, "--heads", "2", "--tokens", "a b"], "--heads is for encodings"),
+        (["draw", relative, "--heads", "2"], "--heads is for encodings"),
         (["draw", relative, "--out", "x.gif"], "must end in"),
         (["draw", "runs/nowhere"], "runs/nowhere: no such run or checkpoint"),
         (["draw", "rope", "--lengths", "8"], "--lengths is for runs"),

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from panel_views import panels
 
 from zoo.comparison.comparable import differences, groups_as_text
 from zoo.comparison.runs import read_runs
@@ -167,7 +166,7 @@ def test_a_plugin_that_was_edited_between_two_runs_is_two_encodings(write_run):
         write_run("c", seed=2, card={"code_source": [source | {"sha256": "2" * 64}]}),
     ]
     report = build(runs)
-    assert {curve.label: curve.seeds for curve in panels(report)[0].curves} == {
+    assert dict(zip(report.summary["encoding"], report.summary["seeds"], strict=True)) == {
         "alibi code.mine=111111111111": 2,
         "alibi code.mine=222222222222": 1,
     }

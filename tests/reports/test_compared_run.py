@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from panel_views import panels
+from cells import column, notes
 
 from zoo.comparison.runs import read_runs
 from zoo.errors import InputError
@@ -168,8 +168,9 @@ def test_values_that_are_not_finite_are_read_as_missing(write_run):
     file.write_text(json.dumps(measured))
     (read,) = read_runs([run])
     assert [getattr(read.measurements[0].rows[0], name) for name in names] == [None] * 3
-    curve = panels(build([run]))[0].curves[0]
-    assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.count == (None, 7)
+    (panel,) = build([run]).panels
+    assert column(panel, "alibi") == [None, 1.6] and column(panel, "alibi", "count") == [None, 7]
+    assert notes(panel, "alibi") == {16: "not finite"}
 
 
 def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit_rows):

@@ -1,35 +1,34 @@
 """The effective length against the rule, length by length."""
 
+import pandas as pd
 import pytest
 
-from zoo.comparison.effective_length import effective_length
-from zoo.reports.csv_export import as_csv
+from zoo.comparison.statistics import effective_length
 from zoo.reports.report import build
 from zoo.reports.text import markdown
 
-ACCURACY = ("accuracy", "accuracy")
 
-
-def by_length(column, **scores):
-    return {int(name[1:]): {column: score} for name, score in scores.items()}
+def effective(protocol, measure, column, scores):
+    rows = [{"length": length, column: score} for length, score in scores.items()]
+    return effective_length(pd.DataFrame(rows).assign(protocol=protocol, measure=measure, train_length=64))
 
 
 @pytest.mark.parametrize("scores, expected", [
-    (by_length("mean", n32=0.2, n64=1.0, n128=0.85, n256=0.84, n512=0.9), (128, False)),
-    (by_length("mean", n64=1.0, n128=0.9, n256=0.9), (256, True)),
-    (by_length("mean", n64=0.8, n128=0.69, n256=0.67), (128, False)),
-    (by_length("mean", n64=1.0, n128=None, n256=1.0), (64, False)),
-    (by_length("mean", n64=0.49, n128=0.49), (None, False)),
-    (by_length("mean", n128=1.0, n256=1.0), (None, False)),
+    ({32: 0.2, 64: 1.0, 128: 0.85, 256: 0.84, 512: 0.9}, (128, False)),
+    ({64: 1.0, 128: 0.9, 256: 0.9}, (256, True)),
+    ({64: 0.8, 128: 0.69, 256: 0.67}, (128, False)),
+    ({64: 1.0, 128: None, 256: 1.0}, (64, False)),
+    ({64: 0.49, 128: 0.49}, (None, False)),
+    ({128: 1.0, 256: 1.0}, (None, False)),
 ])  # fmt: skip
 def test_an_accuracy_keeps_a_share_of_that_at_the_trained_length(scores, expected):
-    assert effective_length(*ACCURACY, 64, scores) == expected
+    assert effective("accuracy", "accuracy", "mean", scores) == expected
 
 
 def test_a_loss_counts_under_fixed_targets_alone():
-    scores = by_length("loss_nats", n64=3.0, n128=3.04, n256=3.06, n512=2.9)
-    assert effective_length("fixed_targets", "bits_per_byte", 64, scores) == (128, False)
-    assert effective_length("nonoverlapping", "bits_per_byte", 64, scores) == (None, False)
+    losses = {64: 3.0, 128: 3.04, 256: 3.06, 512: 2.9}
+    assert effective("fixed_targets", "bits_per_byte", "loss_nats", losses) == (128, False)
+    assert effective("nonoverlapping", "bits_per_byte", "loss_nats", losses) == (None, False)
 
 
 def test_the_table_and_the_csv_have_it(write_run, row_of):
@@ -43,4 +42,4 @@ def test_the_table_and_the_csv_have_it(write_run, row_of):
     report = build(runs)
     text = markdown(report)
     assert "effective length |" in text and "| ≥ 64 |" in text and "| 32 |" in text
-    assert "effective_length" in as_csv(report).splitlines()[0]
+    assert "effective_length" in report.table.to_csv(index=False).splitlines()[0]

@@ -6,25 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from panel_views import panels
+from cells import column, first, labels, notes
 from scipy import stats
 
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
-from zoo.reports.csv_export import as_csv
 from zoo.reports.report import build
 
 LENGTHS = (16, 32, 64)
 
 
-@pytest.fixture
-def curves_of():
-    """The curves of the first panel, by label."""
+def panel_of(runs, **how):
+    return build(runs, **how).panels[0]
 
-    def curves_of(runs, force=False):
-        return {curve.label: curve for curve in panels(build(runs, force=force))[0].curves}
 
-    return curves_of
+def runs_of(panel):
+    """The runs of each curve, by label."""
+    return {label: column(panel, label, "runs")[0].split() for label in labels(panel)}
 
 
 @pytest.fixture
@@ -40,22 +38,23 @@ def matrix(write_run):
     return runs, values
 
 
-def test_a_curve_is_the_mean_over_seeds_and_their_standard_deviation(matrix, curves_of):
+def test_a_curve_is_the_mean_over_seeds_and_their_standard_deviation(matrix):
     runs, values = matrix
-    curves = curves_of(runs)
-    assert curves.keys() == values.keys()
-    for label, curve in curves.items():
+    panel = panel_of(runs)
+    assert set(labels(panel)) == values.keys()
+    for label in labels(panel):
         expected, sd = values[label].mean(0), values[label].std(0, ddof=1)
-        np.testing.assert_allclose(curve.mean, expected, rtol=1e-12)
-        np.testing.assert_allclose(curve.sd, sd, rtol=1e-12)
+        np.testing.assert_allclose(column(panel, label), expected, rtol=1e-12)
+        np.testing.assert_allclose(column(panel, label, "sd"), sd, rtol=1e-12)
         # Over three seeds and seven documents: wider than over the seeds alone.
         margin = stats.t.ppf(0.975, 2) * sd / 3**0.5
-        assert (np.array(curve.high) > expected + margin).all()
-        assert (np.array(curve.low) < np.maximum(expected - margin, 1e-9)).all()
-        assert curve.seeds == 3 and curve.measured == (3, 3, 3) and curve.count == (7, 7, 7)
-        assert curve.lengths == LENGTHS and not curve.notes
-        assert [(p.length, p.seed) for p in curve.points] == [*itertools.product(LENGTHS, range(3))]
-        assert [p.value for p in curve.points] == values[label].T.flatten().tolist()
+        assert (column(panel, label, "high") > expected + margin).all()
+        assert (column(panel, label, "low") < np.maximum(expected - margin, 1e-9)).all()
+        assert column(panel, label, "measured") == column(panel, label, "seeds") == [3, 3, 3]
+        assert column(panel, label, "count") == [7, 7, 7] and not notes(panel, label)
+        assert column(panel, label, "length") == [*LENGTHS]
+        each = [[of_seed[seed] for seed in range(3)] for of_seed in column(panel, label, "values")]
+        assert each == values[label].T.tolist()
 
 
 def test_the_order_of_the_runs_changes_nothing(matrix):
@@ -64,22 +63,27 @@ def test_the_order_of_the_runs_changes_nothing(matrix):
     mixed = build([runs[i] for i in np.random.default_rng(1).permutation(len(runs))])
     assert forward.summary.equals(backward.summary) and forward.summary.equals(mixed.summary)
     assert forward.costs.equals(backward.costs) and forward.costs.equals(mixed.costs)
-    assert as_csv(forward) == as_csv(backward) == as_csv(mixed)
+    assert (
+        forward.table.to_csv(index=False)
+        == backward.table.to_csv(index=False)
+        == mixed.table.to_csv(index=False)
+    )
 
 
-def test_the_order_of_the_runs_changes_no_label(write_run, curves_of):
+def test_the_order_of_the_runs_changes_no_label(write_run):
     lrs = {"optimizer.lr": 0.5}, {"optimizer.lr": 0.7, "data.batch_size": 2}, {}
     runs = [write_run(f"r{i}", seed=i, recipe=changes) for i, changes in enumerate(lrs)]
-    labels = {frozenset(curves_of(order, force=True)) for order in itertools.permutations(runs)}
-    assert len(labels) == 1 and len(labels.pop()) == 3
+    found = {frozenset(labels(panel_of(order, force=True))) for order in itertools.permutations(runs)}
+    assert len(found) == 1 and len(found.pop()) == 3
 
 
-def test_a_single_seed_has_the_interval_of_its_measurement(write_run, curves_of):
-    curve = curves_of([write_run("a", values={16: 1.5, 32: 1.7})])["alibi"]
-    assert curve.mean == (1.5, 1.7) and curve.sd == (None, None) and curve.seeds == 1
+def test_a_single_seed_has_the_interval_of_its_measurement(write_run):
+    panel = panel_of([write_run("a", values={16: 1.5, 32: 1.7})])
+    assert column(panel, "alibi") == [1.5, 1.7] and panel["sd"].isna().all() and set(panel["seeds"]) == {1}
     rows = flat_rows(read_measurements(Path("runs/a")))
-    for end, found in (("low", curve.low), ("high", curve.high)):
-        np.testing.assert_allclose(found, [row[f"bits_per_byte_{end}"] for row in rows], rtol=1e-9)
+    for end in ("low", "high"):
+        stored = [row[f"bits_per_byte_{end}"] for row in rows]
+        np.testing.assert_allclose(column(panel, "alibi", end), stored, rtol=1e-9)
 
 
 def test_the_best_at_the_longest_length_that_most_have_comes_first(write_run):
@@ -91,8 +95,7 @@ def test_the_best_at_the_longest_length_that_most_have_comes_first(write_run):
     ]
 
     def order(*chosen, **options):
-        report = build([runs[place] for place in chosen], **options)
-        return [curve.label for curve in panels(report)[0].curves]
+        return labels(panel_of([runs[place] for place in chosen], **options))
 
     assert order(0, 1) == ["rope", "alibi"]
     assert order(0, 1, 3) == ["rope", "alibi", "none"]
@@ -109,9 +112,8 @@ def test_accuracy_is_better_when_higher(write_run, row_of):
     runs = [write_run(n, e, rows=rows_with(v), values={16: "no text"}) for n, e, v in (
         ("a", "alibi", 0.2), ("b", "rope", 0.9), ("c", "none", 0.5)
     )]  # fmt: skip
-    (panel,) = panels(build(runs, protocols=["accuracy"]))
-    assert panel.measure == "accuracy"
-    assert [curve.label for curve in panel.curves] == ["rope", "none", "alibi"]
+    panel = panel_of(runs, protocols=["accuracy"])
+    assert set(panel["measure"]) == {"accuracy"} and labels(panel) == ["rope", "none", "alibi"]
 
 
 def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, row_of):
@@ -135,46 +137,46 @@ def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, r
         write_run("a", "alibi", values={16: 1.0}, rows=rows(better=0)),
         write_run("b", "rope", values={16: 2.0}, rows=rows(better=1)),
     ]
-    shown = panels(build(runs))
-    assert [(panel.protocol, panel.parameters) for panel in shown] == [
-        ("nonoverlapping", {}),
-        ("nonoverlapping", {"data": "other"}),
-        ("sliding", {"stride": 0.25}),
-        ("sliding", {"stride": 0.5}),
-        ("fixed_targets", {"targets": 4}),
+    report = build(runs)
+    assert first(report, "protocol", "parameters") == [
+        ("nonoverlapping", "{}"),
+        ("nonoverlapping", '{"data": "other"}'),
+        ("sliding", '{"stride": 0.25}'),
+        ("sliding", '{"stride": 0.5}'),
+        ("fixed_targets", '{"targets": 4}'),
     ]
-    assert {tuple(curve.label for curve in panel.curves) for panel in shown} == {("alibi", "rope")}
+    assert all(labels(panel) == ["alibi", "rope"] for panel in report.panels)
 
 
-def test_a_length_that_could_not_be_measured_has_its_note(write_run, curves_of):
+def test_a_length_that_could_not_be_measured_has_its_note(write_run):
     ends = write_run("a", "learned", values={16: 1.5, 32: "the encoding ends"})
-    curve = curves_of([ends, write_run("b")])["learned"]
-    assert curve.mean == (1.5, None) and curve.notes == {32: "the encoding ends"}
-    assert curve.measured == (1, 0) and curve.count == (7, None) and len(curve.points) == 1
+    panel = panel_of([ends, write_run("b")])
+    assert column(panel, "learned") == [1.5, None] and notes(panel, "learned") == {32: "the encoding ends"}
+    assert column(panel, "learned", "measured") == [1, 0] and column(panel, "learned", "count") == [7, None]
+    assert column(panel, "learned", "values") == [{0: 1.5}, {}]
 
 
-def test_a_mean_with_a_value_that_is_not_finite_is_missing(write_run, curves_of):
+def test_a_mean_with_a_value_that_is_not_finite_is_missing(write_run):
     runs = [
         write_run(f"s{seed}", seed=seed, values={16: 1.0, 32: value})
         for seed, value in enumerate([1.0, None, 2.0])
     ]
-    curve = curves_of(runs)["alibi"]
-    assert curve.mean == (1.0, None) and curve.notes == {32: "seed 1: not finite"}
-    assert [p.seed for p in curve.points if p.length == 32] == [0, 2]
-    alone = curves_of([runs[1], write_run("r", "rope")])["alibi"]
-    assert alone.notes == {32: "not finite"}
+    panel = panel_of(runs)
+    assert column(panel, "alibi") == [1.0, None] and notes(panel, "alibi") == {32: "seed 1: not finite"}
+    assert column(panel, "alibi", "values")[1].keys() == {0, 2}
+    assert notes(panel_of([runs[1], write_run("r", "rope")]), "alibi") == {32: "not finite"}
 
 
-def test_a_mean_without_some_seeds_names_them(write_run, curves_of):
+def test_a_mean_without_some_seeds_names_them(write_run):
     runs = [
         write_run("a", seed=0, values={16: 1.0, 32: 2.0}),
         write_run("b", seed=1, values={16: 1.0}),
         write_run("c", seed=2, values={16: 1.0, 32: 4.0}),
         write_run("d", seed=3, values={16: 1.0, 32: "out of memory"}),
     ]
-    curve = curves_of(runs)["alibi"]
-    assert curve.mean == (1.0, 3.0) and curve.measured == (4, 2)
-    assert curve.notes == {32: "seed 1: not evaluated; seed 3: out of memory"}
+    panel = panel_of(runs)
+    assert column(panel, "alibi") == [1.0, 3.0] and column(panel, "alibi", "measured") == [4, 2]
+    assert notes(panel, "alibi") == {32: "seed 1: not evaluated; seed 3: out of memory"}
 
 
 def test_one_note_stands_for_every_bin_of_its_window(write_run, row_of):
@@ -188,20 +190,20 @@ def test_one_note_stands_for_every_bin_of_its_window(write_run, row_of):
 
     runs = [write_run("a", "alibi", rows=bins), write_run("b", "learned", rows=note)]
     report = build(runs, protocols=["per_position"])
-    curve = panels(report)[0].curves[1]
-    assert curve.label == "learned" and curve.mean == (None, None, None)
-    assert curve.notes == dict.fromkeys((16, 32, 64), "the encoding ends at 16 tokens")
+    (panel,) = report.panels
+    assert column(panel, "learned") == [None, None, None]
+    assert notes(panel, "learned") == dict.fromkeys((16, 32, 64), "the encoding ends at 16 tokens")
     assert not any("not evaluated" in remark for remark in tuple(map(str, report.caveats)))
 
 
-def test_encodings_of_one_name_are_called_by_all_that_differs(write_run, curves_of):
+def test_encodings_of_one_name_are_called_by_all_that_differs(write_run):
     runs = [
         write_run("a", {"name": "rope"}),
         write_run("b", {"name": "rope", "partial": 0.5, "base": 500.0}),
         write_run("c", {"name": "rope", "partial": 0.5}),
         write_run("d", "alibi"),
     ]
-    assert curves_of(runs).keys() == {
+    assert set(labels(panel_of(runs))) == {
         "alibi",
         "rope base=10000.0 partial=1.0",
         "rope base=500.0 partial=0.5",
@@ -209,22 +211,22 @@ def test_encodings_of_one_name_are_called_by_all_that_differs(write_run, curves_
     }
 
 
-def test_values_that_differ_where_a_message_would_cut_them_are_two_labels(write_run, curves_of):
+def test_values_that_differ_where_a_message_would_cut_them_are_two_labels(write_run):
     runs = [
         write_run(name, {"name": "rope", "long_factor": [1.0] * 40 + [last]})
         for name, last in (("a", 1.5), ("b", 2.5), ("c", 3.5))
     ]
-    assert len(curves_of(runs)) == 3
+    assert len(labels(panel_of(runs))) == 3
 
 
-def test_seeds_of_old_and_new_runs_are_one_curve(write_run, curves_of):
+def test_seeds_of_old_and_new_runs_are_one_curve(write_run):
     import yaml
 
     runs = [write_run(f"s{seed}", seed=seed) for seed in (0, 1)]
     recipe = yaml.safe_load((runs[0] / "recipe.yaml").read_text())
     del recipe["init_from"], recipe["model"]["encoding"]["form"]
     (runs[0] / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    assert curves_of(runs)["alibi"].seeds == 2
+    assert set(panel_of(runs)["seeds"]) == {2}
 
 
 def changed_rows(row_of, label="rope scaling=yarn factor=4", **changed):
@@ -232,24 +234,24 @@ def changed_rows(row_of, label="rope scaling=yarn factor=4", **changed):
     return lambda recipe: [row_of(recipe, n, 1.2, encoding=label, changed=changed) for n in (16, 32)]
 
 
-def test_an_encoding_changed_after_training_is_its_own_curve(write_run, row_of, curves_of):
+def test_an_encoding_changed_after_training_is_its_own_curve(write_run, row_of):
     runs = [write_run(f"s{seed}", "rope", seed, rows=changed_rows(row_of)) for seed in (0, 1)]
-    curves = curves_of([*runs, write_run("a", "alibi")])
-    assert {label: (curve.seeds, curve.runs) for label, curve in curves.items()} == {
-        "rope scaling=yarn factor=4": (2, ("runs/s0", "runs/s1")),
-        "rope": (2, ("runs/s0", "runs/s1")),
-        "alibi": (1, ("runs/a",)),
+    panel = panel_of([*runs, write_run("a", "alibi")])
+    assert runs_of(panel) == {
+        "rope scaling=yarn factor=4": ["runs/s0", "runs/s1"],
+        "rope": ["runs/s0", "runs/s1"],
+        "alibi": ["runs/a"],
     }
-    assert curves["rope scaling=yarn factor=4"].mean == (1.2, 1.2)
+    assert column(panel, "rope scaling=yarn factor=4") == [1.2, 1.2]
 
 
-def test_a_changed_encoding_of_two_trained_ones_names_its_origin(write_run, row_of, curves_of):
+def test_a_changed_encoding_of_two_trained_ones_names_its_origin(write_run, row_of):
     changed = changed_rows(row_of, "rerope", **{"model.encoding.name": "rerope"})
     runs = [
         write_run("a", {"name": "rope", "partial": 0.5}, rows=changed),
         write_run("b", {"name": "rope", "partial": 1.0}, rows=changed),
     ]
-    assert curves_of(runs).keys() == {
+    assert set(labels(panel_of(runs))) == {
         "rope partial=0.5",
         "rope partial=1.0",
         "rerope (trained: partial=0.5)",
@@ -257,13 +259,13 @@ def test_a_changed_encoding_of_two_trained_ones_names_its_origin(write_run, row_
     }
 
 
-def test_a_changed_encoding_never_takes_the_name_of_a_trained_one(write_run, row_of, curves_of):
+def test_a_changed_encoding_never_takes_the_name_of_a_trained_one(write_run, row_of):
     changed = changed_rows(row_of, "alibi", **{"model.encoding.name": "alibi"})
     runs = [write_run("a", "alibi"), write_run("b", "rope", rows=changed)]
-    assert curves_of(runs).keys() == {"alibi", "rope", "alibi (trained: rope)"}
+    assert set(labels(panel_of(runs))) == {"alibi", "rope", "alibi (trained: rope)"}
 
 
-def test_forced_runs_that_differ_never_share_a_curve(write_run, curves_of):
+def test_forced_runs_that_differ_never_share_a_curve(write_run):
     runs = [
         write_run("a", seed=0),
         write_run("b", seed=1),
@@ -271,24 +273,18 @@ def test_forced_runs_that_differ_never_share_a_curve(write_run, curves_of):
         write_run("d", seed=1, card={"steps": 6, "tokens_seen": 5}),
         write_run("e", "rope", recipe={"optimizer.lr": 0.5}),
     ]
-    curves = curves_of(runs, force=True)
-    assert sorted(curve.runs for curve in curves.values()) == [
-        ("runs/a", "runs/b"),
-        ("runs/c",),
-        ("runs/d",),
-        ("runs/e",),
-    ]
+    curves = runs_of(panel_of(runs, force=True))
+    assert sorted(curves.values()) == [["runs/a", "runs/b"], ["runs/c"], ["runs/d"], ["runs/e"]]
     assert "rope" in curves  # alone of its name, it needs no more
     assert all(label.startswith("alibi ") for label in curves if label != "rope")
 
 
-def test_a_seed_that_is_there_twice_is_forced_into_curves_of_their_own(write_run, curves_of):
+def test_a_seed_that_is_there_twice_is_forced_into_curves_of_their_own(write_run):
     runs = [write_run("a"), write_run("b"), write_run("c", seed=1)]
-    curves = curves_of(runs, force=True)
-    assert {label: curve.runs for label, curve in curves.items()} == {
-        "alibi run=runs/a": ("runs/a",),
-        "alibi run=runs/b": ("runs/b",),
-        "alibi": ("runs/c",),
+    assert runs_of(panel_of(runs, force=True)) == {
+        "alibi run=runs/a": ["runs/a"],
+        "alibi run=runs/b": ["runs/b"],
+        "alibi": ["runs/c"],
     }
 
 
@@ -327,9 +323,9 @@ def test_lengths_and_protocols_can_be_chosen(write_run, row_of):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.5}) for n in (16, 64)]
 
     runs = [write_run("a", rows=more), write_run("b", "rope", rows=more)]
-    shown = panels(build(runs, protocols=["sliding"], lengths=[64]))
-    assert [(panel.protocol, panel.lengths) for panel in shown] == [("sliding", (64,))]
-    assert [panel.lengths for panel in panels(build(runs, lengths=[16]))] == [(16,), (16,)]
+    summary = build(runs, protocols=["sliding"], lengths=[64]).summary
+    assert set(summary["protocol"]) == {"sliding"} and set(summary["length"]) == {64}
+    assert set(build(runs, lengths=[16]).summary["length"]) == {16}
 
 
 def sliding(row_of, **strides):
@@ -343,11 +339,9 @@ def test_the_order_follows_the_panel_that_is_shown(write_run, row_of):
     """The panel of `a` alone comes first, and is left out: in the next one `b` is better."""
     a = write_run("a", rows=sliding(row_of, quarter=9.0, half=9.0))
     b = write_run("b", "rope", rows=sliding(row_of, half=1.0))
-    (panel,) = panels(build([a, b], protocols=["sliding"]))
-    assert panel.parameters == {"stride": 0.5} and [curve.label for curve in panel.curves] == [
-        "rope",
-        "alibi",
-    ]
+    report = build([a, b], protocols=["sliding"])
+    assert first(report, "parameters") == [('{"stride": 0.5}',)]
+    assert labels(report.summary) == ["rope", "alibi"]
 
 
 def test_an_encoding_that_was_measured_and_is_never_finite_is_no_reason_to_drop_a_panel(write_run, row_of):
@@ -358,11 +352,11 @@ def test_an_encoding_that_was_measured_and_is_never_finite_is_no_reason_to_drop_
         write_run("d", "t5", rows=sliding(row_of, quarter=1.0)),
     ]
     report = build(runs, protocols=["sliding"])
-    assert [panel.parameters for panel in panels(report)] == [{"stride": 0.25}, {"stride": 0.5}]
+    assert first(report, "parameters") == [('{"stride": 0.25}',), ('{"stride": 0.5}',)]
     assert not any("left out" in remark for remark in tuple(map(str, report.caveats)))
 
 
-def test_three_changes_of_one_name_are_three_curves(write_run, row_of, curves_of):
+def test_three_changes_of_one_name_are_three_curves(write_run, row_of):
     changes = [{}, {"model.encoding.window": 512}, {"model.encoding.window": 512, "model.encoding.k": 1}]
 
     def rows(recipe):
@@ -372,14 +366,14 @@ def test_three_changes_of_one_name_are_three_curves(write_run, row_of, curves_of
             for n in (16, 32)
         ]
 
-    labels = curves_of([write_run("a", "rope", rows=rows)]).keys()
-    assert labels == {"rope", "rerope", "rerope (window=512)", "rerope (window=512 k=1)"}
+    found = labels(panel_of([write_run("a", "rope", rows=rows)]))
+    assert set(found) == {"rope", "rerope", "rerope (window=512)", "rerope (window=512 k=1)"}
 
 
 def test_runs_of_other_trained_lengths_have_each_its_own(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
-    (panel,) = panels(build(runs, force=True))
-    assert {curve.label: curve.train_length for curve in panel.curves} == {"alibi": 16, "rope": 32}
+    panel = panel_of(runs, force=True)
+    assert dict(zip(panel["encoding"], panel["train_length"], strict=True)) == {"alibi": 16, "rope": 32}
 
 
 def test_the_measure_is_one_that_has_values(write_run, row_of):
@@ -389,8 +383,8 @@ def test_the_measure_is_one_that_has_values(write_run, row_of):
         return [row_of(recipe, n, None, "fixed_targets", {"targets": 1}, loss_nats=5.664) for n in (1, 8)]
 
     runs = [write_run("a", rows=rows), write_run("b", "rope", rows=rows)]
-    panel = panels(build(runs))[1]
-    assert panel.measure == "loss_nats" and [curve.mean for curve in panel.curves] == [(5.664, 5.664)] * 2
+    panel = build(runs).panels[1]
+    assert set(panel["measure"]) == {"loss_nats"} and panel["mean"].tolist() == [5.664] * 4
 
 
 def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_run, row_of):
@@ -405,7 +399,7 @@ def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_ru
         write_run("b", "rope", values={32: 1.0}, rows=rows),
     ]
     report = build(runs)
-    assert [panel.lengths for panel in panels(report)] == [(32,)] * 2
+    assert len(report.panels) == 2 and set(report.summary["length"]) == {32}
     # `b` is not asked for a length that no run could measure.
     assert tuple(map(str, report.caveats)) == (
         "nothing could be measured by nonoverlapping, sliding (stride 0.5) (too short) at 100000",
@@ -415,7 +409,7 @@ def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_ru
 def test_a_panel_without_a_number_is_left_out_and_reported(write_run, row_of):
     runs = [write_run(n, e, rows=sliding(row_of, half=None)) for n, e in (("a", "alibi"), ("b", "rope"))]
     report = build(runs)
-    assert [panel.protocol for panel in panels(report)] == ["nonoverlapping"]
+    assert first(report, "protocol") == [("nonoverlapping",)]
     assert tuple(map(str, report.caveats)) == (
         "nothing could be measured by sliding (stride 0.5) (not finite) at 16, 32",
     )

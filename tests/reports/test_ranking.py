@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cells import apart, cell, first, labels
 from known_units import TOKENS
-from panel_views import panels
 from scipy import stats
 
 from zoo import cli
@@ -20,9 +20,8 @@ from zoo.comparison.paired import Difference, basis_of, difference, make_sample
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import Units
-from zoo.reports.csv_export import as_csv
 from zoo.reports.report import build
-from zoo.reports.sections import report_page as page
+from zoo.reports.tables import report_page as page
 from zoo.reports.tables import spread_text
 from zoo.reports.text import console, markdown
 
@@ -72,39 +71,46 @@ def run_of_examples(write_run, row_of):
 
 
 def panel_of(runs, **how):
-    return panels(build(runs, **how))[0]
+    return build(runs, **how).panels[0]
+
+
+def ranks(panel):
+    """The ranks at 16, by label."""
+    return {label: cell(panel, label, 16, "rank") for label in labels(panel)}
 
 
 def test_three_runs_with_accuracy_zero_are_tied(run_of_examples):
     runs = [run_of_examples(n, n, [0] * 50) for n in ("alibi", "rope", "t5")]
     report = build(runs, protocols=["accuracy"])
-    (panel,) = panels(report)
-    assert [panel.rank(curve.label, 16) for curve in panel.curves] == [1, 1, 1]
+    (panel,) = report.panels
+    assert [*ranks(panel).values()] == [1, 1, 1]
     for other in ("rope", "t5"):
-        apart = panel.between(16, other, "alibi")
-        assert apart.value == 0 and apart.low == -apart.high and 0.05 < apart.high < 0.1
-    assert all(curve.low == (0,) and 0.05 < curve.high[0] < 0.1 for curve in panel.curves)
+        one = apart(panel, other, 16)
+        assert one.value == 0 and one.low == -one.high and 0.05 < one.high < 0.1
+    assert (panel["low"] == 0).all() and panel["high"].between(0.05, 0.1).all()
     text, shown, page_text = texts(report)
     assert "**" not in text and "<b>" not in page_text.split("<h2>Costs")[0]
     assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(report, bold=True))
     assert "1=" in shown
-    for one in (text, report.verdict, page_text):
-        assert "at 16 tokens (trained) all 3 are tied (the best and the last differ by 0.000" in one
+    for one in (text, report.verdict[0], page_text):
+        assert "at 16 tokens (trained): all 3 are tied (the best and the last differ by 0.000" in one
 
 
 def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
     runs = [run_of_documents("a", "alibi", [30.0]), run_of_documents("b", "rope", [30.29])]
     report = build(runs, protocols=["nonoverlapping"])
-    (panel,) = panels(report)
-    assert panel.curves[1].mean[0] - panel.curves[0].mean[0] == pytest.approx(0.007, abs=1e-4)
-    assert [panel.rank(curve.label, 16) for curve in panel.curves] == [None, None]
+    (panel,) = report.panels
+    assert panel["mean"].max() - panel["mean"].min() == pytest.approx(0.007, abs=1e-4)
+    assert ranks(panel) == {"alibi": None, "rope": None}
     text, shown, page_text = texts(report)
     assert "**" not in text
     assert "no interval: one document was scored" in shown
-    for one in (text, report.verdict, page_text):
-        assert "no ranking, no interval because one document was scored" in one
-        assert "the means of 2 lie within 0.007; 1 document; 1 seed each" in one
-    assert spread_text(panel.table) == "no interval: one document was scored"
+    for one in (text, report.verdict[0], page_text):
+        assert (
+            "no ranking, no interval because one document was scored: the means of 2 lie within 0.007" in one
+        )
+    assert report.verdict[1] == "1 document" and report.verdict[2].startswith("1 seed each")
+    assert spread_text(panel) == "no interval: one document was scored"
 
 
 def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
@@ -116,17 +122,16 @@ def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
         run_of_documents("b0", "rope", nats + noise[2], 0),
     ]
     report = build(runs, protocols=["nonoverlapping"])
-    (panel,) = panels(report)
-    curves = {curve.label: curve for curve in panel.curves}
+    (panel,) = report.panels
     factor, sizes = 1 / math.log(2), 3 * np.array(TOKENS)
     for label, own in (("alibi", nats + noise[:2].mean(0)), ("rope", nats + noise[2])):
         expected = interval_of_ratio(factor * own, sizes)
-        assert (*curves[label].low, *curves[label].high) == pytest.approx(expected)
-    apart = panel.between(16, "alibi", "rope")
+        assert (cell(panel, label, 16, "low"), cell(panel, label, 16, "high")) == pytest.approx(expected)
+    one = apart(panel, "alibi", 16)
     expected = interval_of_ratio(factor * (noise[:2].mean(0) - noise[2]), sizes)
-    assert (apart.low, apart.high) == pytest.approx(expected)
+    assert (one.low, one.high) == pytest.approx(expected)
     said = "95 % interval over documents; not over seeds, since rope, alibi have fewer than 3"
-    assert spread_text(panel.table) == f"(low–high): {said}"
+    assert spread_text(panel) == f"(low–high): {said}"
     for text in texts(report):
         assert said in text
     assert "1 seed of some, too few to rank over: another seed could change this" in report.verdict
@@ -147,20 +152,20 @@ def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(
     }
     runs = [run_of_documents(f"{e}{s}", e, own, s) for (e, s), own in nats.items()]
     panel = panel_of(runs, protocols=["nonoverlapping"])
-    assert panel.interval == "95 % interval over seeds and documents"
+    assert set(panel["interval"]) == {"95 % interval over seeds and documents"}
     factor = 1 / math.log(2) / (3 * sum(TOKENS))
     of = {key: factor * own.sum() for key, own in nats.items()}
-    apart = panel.between(16, "rope", "alibi")
+    one = apart(panel, "rope", 16)
     differences = [of["rope", seed] - of["alibi", seed] for seed in of_seed]
     over_seeds = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    assert apart.value == pytest.approx(np.mean(differences))
-    assert apart.low < over_seeds.low and apart.high > over_seeds.high and apart.sign == 1
+    assert one.value == pytest.approx(np.mean(differences))
+    assert one.low < over_seeds.low and one.high > over_seeds.high and one.sign == 1
     # Alone, each is as uncertain as the seeds make it; their difference is not.
-    assert panel.curves[0].high[0] - panel.curves[0].low[0] > 5 * (apart.high - apart.low)
+    assert panel["high"].iloc[0] - panel["low"].iloc[0] > 5 * (one.high - one.low)
     # Different seeds cannot be paired.
     others = [run_of_documents(f"x{s}", "rope", nats["rope", s], s + 5) for s in of_seed]
-    unpaired = panel_of([*runs[:3], *others], protocols=["nonoverlapping"]).between(16, "rope", "alibi")
-    assert unpaired.value == pytest.approx(apart.value) and unpaired.sign == 0
+    unpaired = apart(panel_of([*runs[:3], *others], protocols=["nonoverlapping"]), "rope", 16)
+    assert unpaired.value == pytest.approx(one.value) and unpaired.sign == 0
 
 
 def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents):
@@ -168,12 +173,11 @@ def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents)
     nats = np.array(TOKENS) * np.array([1.0, 4.0, 2.0, 3.0, 1.5, 2.5, 2.2])
     runs = [run_of_documents("a", "alibi", nats), run_of_documents("b", "rope", nats * 1.01)]
     report = build(runs, protocols=["nonoverlapping"])
-    (panel,) = panels(report)
-    alibi, rope = panel.curves
-    assert alibi.high[0] > rope.low[0] and panel.between(16, "rope", "alibi").sign == 1
-    assert (panel.rank("alibi", 16), panel.rank("rope", 16)) == (1, 2)
-    assert panel.winner(16) == "alibi" and "**" in markdown(report)
-    assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in report.verdict
+    (panel,) = report.panels
+    assert cell(panel, "alibi", 16, "high") > cell(panel, "rope", 16, "low")
+    assert apart(panel, "rope", 16).sign == 1
+    assert ranks(panel) == {"alibi": 1, "rope": 2} and "**" in markdown(report)
+    assert "at 16 tokens (trained): alibi is ahead of rope by 0.011 [0.0" in report.verdict[0]
 
 
 def test_ties_share_a_rank(run_of_examples):
@@ -183,22 +187,21 @@ def test_ties_share_a_rank(run_of_examples):
     }  # fmt: skip
     runs = [run_of_examples(name, name, own) for name, own in scores.items()]
     report = build(runs, protocols=["accuracy"])
-    (panel,) = panels(report)
-    ranks = {curve.label: panel.rank(curve.label, 16) for curve in panel.curves}
-    assert ranks == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
-    assert panel.winner(16) is None and panel.reference == "alibi"
-    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
-    assert {label: int(row["rank"]) for label, row in found.items()} == ranks
+    (panel,) = report.panels
+    assert ranks(panel) == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
+    assert first(report, "reference") == [("alibi",)]
+    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(report.table.to_csv(index=False)))}
+    assert {label: int(row["rank"]) for label, row in found.items()} == ranks(panel)
     for label, row in found.items():
         assert row["reference"] == "alibi" and row["interval"] == "95 % interval over examples"
         if label == "alibi":
             assert row["difference"] == row["difference_low"] == row["difference_high"] == ""
         else:
-            one = panel.between(16, label, "alibi")
+            one = apart(panel, label, 16)
             ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
             assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
-    assert "tied with rope (0.010 [-0.0" in report.verdict
-    assert "and ahead of t5 by 0.400" in report.verdict and '"none" by 0.410' in report.verdict
+    assert "tied with rope (0.010 [-0.0" in report.verdict[0]
+    assert "and ahead of t5 by 0.400" in report.verdict[0] and '"none" by 0.410' in report.verdict[0]
     table = markdown(report).split("difference to alibi")[1].split("\n\n")[1]
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
 
@@ -233,11 +236,11 @@ def test_two_seeds_are_too_few_for_an_interval_over_seeds(run_of_examples):
         for seed, rate in enumerate(own)
     ]
     report = build(runs, protocols=["accuracy"])
-    (panel,) = panels(report)
-    assert [panel.rank(label, 16) for label in rates] == [1, 2, 2]
-    assert panel.interval == "95 % interval over examples"
+    (panel,) = report.panels
+    assert ranks(panel) == {"alibi": 1, "rope": 2, "none": 2}
+    assert set(panel["interval"]) == {"95 % interval over examples"}
     few = "fewer than 3 seeds are too few to rank over: no interval is over seeds"
-    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict
+    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict[-1]
 
 
 def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples, capsys):
@@ -245,7 +248,7 @@ def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples
         run_of_examples(n, n, [1] * k + [0] * (50 - k)) for n, k in (("alibi", 40), ("rope", 20), ("t5", 10))
     ]
     panel = panel_of(runs, protocols=["accuracy"], reference="rope")
-    assert panel.reference == "rope" and panel.between(16, "alibi", "rope").value == pytest.approx(0.4)
+    assert set(panel["reference"]) == {"rope"} and apart(panel, "alibi", 16).value == pytest.approx(0.4)
     with pytest.raises(InputError, match="--reference: no curve is called 'roep'; did you mean 'rope'"):
         build(runs, reference="roep")
     given = [*map(str, runs), "--protocol", "accuracy", "--reference", "rope"]
@@ -256,34 +259,31 @@ def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples
     assert "--reference rope" in build(runs, protocols=["accuracy"], reference="rope").command
 
 
-def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
+def test_the_verdict_comes_last_and_stands_in_every_file(write_run, tmp_path, capsys):
     runs = [write_run("a"), write_run("b", "rope", values={16: 1.2, 32: 1.6})]
     assert cli.main(["compare", *map(str, runs)]) == 0
-    last = capsys.readouterr().out.rstrip("\n").split("\n")[-1]
-    assert last.startswith(
-        "Verdict: by bits per byte under nonoverlapping, at 16 tokens (trained) rope is ahead of"
+    items = capsys.readouterr().out.split("\nVerdict:\n- ")[1].rstrip("\n").split("\n- ")
+    assert (
+        "at 16 tokens (trained): rope is ahead of" in items[0] and "at 32 tokens: both are tied" in items[1]
     )
-    assert "; at 32 tokens both are tied" in last
-    assert "7 documents; 1 seed each, too few to rank over: another seed could change this" in last
-    assert last in (tmp_path / "comparison" / "compare.md").read_text().replace("\\", "")
-    shown = (tmp_path / "comparison" / "index.html").read_text()
-    assert last in html.unescape(shown)
+    assert items == list(build(runs).verdict) and "7 documents" in items
+    for name in ("compare.md", "index.html"):
+        text = html.unescape((tmp_path / "comparison" / name).read_text()).replace("\\", "")
+        assert all(item in text for item in items)
 
 
 def test_many_differences_are_reported_as_many(write_run):
     names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
     runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
     reported = build(runs).verdict
-    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in reported
+    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in reported[0]
     assert "10 differences at 95 % each, not corrected for their number" in reported
 
 
 def test_runs_that_do_not_compare_have_no_verdict(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    reported = build(runs, force=True).verdict
-    assert reported.startswith(
-        "Verdict: none by bits per byte under nonoverlapping: these runs are not comparable"
-    )
+    (reported,) = build(runs, force=True).verdict
+    assert reported.startswith("none by bits per byte under nonoverlapping: these runs are not comparable")
 
 
 def test_rows_without_units_have_differences_without_intervals(write_run, edit):
@@ -294,20 +294,20 @@ def test_rows_without_units_have_differences_without_intervals(write_run, edit):
         lambda made: made | {"rows": [{k: v for k, v in r.items() if k != "units"} for r in made["rows"]]},
     )
     report = build(runs)
-    (panel,) = panels(report)
-    one = panel.between(16, "rope", "alibi")
+    (panel,) = report.panels
+    one = apart(panel, "rope", 16)
     assert (one.value, one.low, one.high) == (pytest.approx(0.1), None, None)
-    assert panel.rank("rope", 16) is None and panel.winner(16) is None
+    assert ranks(panel) == {"alibi": None, "rope": None}
     # Each by itself has the interval of its row.
-    assert all(None not in curve.low for curve in panel.curves)
-    assert "no interval because the scores of each document are not stored" in report.verdict
+    assert panel["low"].notna().all()
+    assert "no interval because the scores of each document are not stored" in report.verdict[0]
 
 
 def test_an_infinite_loss_of_one_document_is_no_rank(write_run):
     runs = [write_run("a"), write_run("b", "rope", values={16: None, 32: 1.6}), write_run("c", "t5")]
     panel = panel_of(runs)
-    assert panel.rank("rope", 16) is None and panel.between(16, "rope", "alibi") is None
-    assert panel.rank("alibi", 16) == panel.rank("t5", 16) == 1
+    assert ranks(panel) == {"alibi": 1, "t5": 1, "rope": None}
+    assert apart(panel, "rope", 16).value is None
 
 
 def test_the_other_way_round_a_difference_is_its_mirror():
@@ -331,7 +331,7 @@ def test_caveats_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
 
 def test_units_are_not_written(write_run):
     report = build([write_run("a"), write_run("b", "rope")])
-    for text in (*texts(report), as_csv(report)):
+    for text in (*texts(report), report.table.to_csv(index=False)):
         assert '"nats"' not in text and "units" not in text
 
 
@@ -339,7 +339,7 @@ def test_a_difference_over_other_text_blocks_has_no_interval():
     def in_units(kind, count):
         columns = {kind: [*range(count)], "nats": [*map(float, range(5, 5 + count))], "tokens": [7] * count}
         value = sum(columns["nats"]) / 7 / count
-        row = SimpleNamespace(Index=0, seed=0, value=value, low=math.nan, high=math.nan)
+        row = SimpleNamespace(row=0, seed=0, value=value, low=math.nan, high=math.nan)
         return make_sample("loss_nats", [row], {0: Units(**columns)})
 
     blocks, fewer, documents = in_units("blocks", 13), in_units("blocks", 6), in_units("documents", 13)

@@ -12,7 +12,6 @@ from measured import measurements_of
 from rows import text_row
 
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.csv_export import as_csv
 from zoo.reports.report import build, run_report
 from zoo.reports.tables import MOST, tables
 from zoo.reports.text import console, markdown
@@ -23,6 +22,10 @@ def cells(text, title):
     block = text.split(f"## {title}")[1].split("\n\n")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
     return [rows[0], *rows[2:]]
+
+
+def rows_of(report):
+    return [*csv.DictReader(io.StringIO(report.table.to_csv(index=False)))]
 
 
 @pytest.fixture
@@ -132,10 +135,10 @@ def test_a_forced_comparison_is_marked(write_run):
     key = "recipe optimizer.lr: 0.001 in runs/a; 0.5 in runs/b"
     for text in (markdown(report), console(report)):
         assert "NOT COMPARABLE" in text and key in text
-    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(report)))} == {f"no: {key}"}
+    assert {row["comparable"] for row in rows_of(report)} == {f"no: {key}"}
     good = build([write_run("c"), write_run("d", "rope")])
     assert "NOT COMPARABLE" not in markdown(good) + console(good)
-    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(good)))} == {"yes"}
+    assert {row["comparable"] for row in rows_of(good)} == {"yes"}
 
 
 def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
@@ -151,7 +154,7 @@ def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
 def test_csv_holds_every_curve_length_and_protocol(matrix):
     runs, values = matrix
     report = build(runs)
-    rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
+    rows = rows_of(report)
     assert len(rows) == 3 * 2
     for row in rows:
         own = values[row["encoding"]][:, 0 if row["length"] == "16" else 1]
@@ -207,11 +210,11 @@ def test_every_curve_is_reported_beside_its_own_trained_length(write_run):
     header, *rows = cells(markdown(report), "nonoverlapping")
     assert header == ["encoding", "16", "32"]
     assert {row[0] for row in rows} == {"alibi, trained at 16", "rope, trained at 32"}
-    lengths = {(row["encoding"], row["train_length"]) for row in csv.DictReader(io.StringIO(as_csv(report)))}
+    lengths = {(row["encoding"], row["train_length"]) for row in rows_of(report)}
     assert lengths == {("alibi", "16"), ("rope", "32")}
 
 
 def test_seeds_do_not_add_documents(write_run):
     report = build([write_run(f"s{seed}", seed=seed) for seed in range(3)])
-    rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
+    rows = rows_of(report)
     assert {(row["measured"], row["counted"], row["count"]) for row in rows} == {("3", "documents", "7")}

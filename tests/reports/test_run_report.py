@@ -3,14 +3,14 @@
 import csv
 import io
 
+from cells import column
 from measured import measurements_of
-from panel_views import panels
 from rows import text_row
 
 from zoo.evaluation.store import read_measurements
-from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.report import run_report
-from zoo.reports.sections import report_page as page
+from zoo.reports.run_folder import rows_as_csv
+from zoo.reports.tables import report_page as page
 from zoo.reports.text import console
 
 
@@ -29,10 +29,9 @@ def test_rows_on_other_targets_have_tables_of_their_own(tmp_path):
 
 def test_checkpoints_of_one_folder_are_curves_of_their_own(tmp_path):
     best = [text_row(n, 1.25, checkpoint="checkpoints/best.ckpt") for n in (64, 128)]
-    (panel,) = panels(run_report(tmp_path, measurements_of([text_row(64), text_row(128), *best])))
-    assert {curve.label: curve.mean for curve in panel.curves} == {
-        "alibi (best.ckpt)": (1.25, 1.25), "alibi (last.ckpt)": (1.5, 1.5),
-    }  # fmt: skip
+    (panel,) = run_report(tmp_path, measurements_of([text_row(64), text_row(128), *best])).panels
+    assert column(panel, "alibi (best.ckpt)") == [1.25, 1.25] and len(panel) == 4
+    assert column(panel, "alibi (last.ckpt)") == [1.5, 1.5]
 
 
 def test_the_page_of_a_run_has_costs_and_no_verdict(write_run):
@@ -56,7 +55,7 @@ def test_two_ways_to_read_a_checkpoint_are_compared_on_its_page(tmp_path):
 
 def test_a_run_of_notes_alone_has_a_page_of_caveats(tmp_path):
     report = run_report(tmp_path, measurements_of([text_row(64, note="too long")]))
-    assert not panels(report) and "too long" in page(report)
+    assert not report.panels and "too long" in page(report)
 
 
 def test_columns_of_the_rows_are_in_their_order_with_the_note_last():

@@ -10,8 +10,8 @@ from measured import measurements_of
 from rows import task_row, text_row
 
 from zoo.evaluation.measurement import flat_rows
-from zoo.reports.csv_export import as_csv, rows_as_csv
 from zoo.reports.report import build, run_report
+from zoo.reports.run_folder import rows_as_csv
 from zoo.reports.text import console, markdown
 
 
@@ -101,14 +101,14 @@ def test_the_tables_of_a_comparison(report):
 
 def test_the_numbers_of_a_verdict(report):
     """At the trained and at the longest length: who is ahead, by how much, and the interval."""
-    numbers = re.findall(r"-?\d+\.\d+", report.verdict)
+    numbers = re.findall(r"-?\d+\.\d+", " ".join(report.verdict))
     assert numbers == ["0.037", "0.036", "0.038", "0.066", "0.064", "0.068", *["0.000"] * 3]
-    lengths = re.findall(r"at (\d+) tokens", report.verdict)
+    lengths = re.findall(r"at (\d+) tokens", " ".join(report.verdict))
     assert lengths == ["16", "64"] and "7 documents" in report.verdict
 
 
 def test_the_rows_of_a_comparison(report):
-    rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
+    rows = [*csv.DictReader(io.StringIO(report.table.to_csv(index=False)))]
     found = {
         (row["encoding"], row["protocol"], row["length"]): [
             float(row[key]) if row[key] else None

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from zoo.errors import InputError
+from zoo.reports.compare import FILES, validate_out, write_report
 from zoo.reports.report import build
-from zoo.reports.write import FILES, validate_out, write_report
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zoo.comparison.comparable import differences, facts
-from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError, RunError
 from zoo.sweep.choice import choose
 from zoo.sweep.grid import read_grid

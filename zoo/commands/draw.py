@@ -15,7 +15,6 @@ zoo draw rope
 zoo draw alibi rope t5 sinusoidal --out encodings.svg
 zoo draw rope '{name: rope, scaling: yarn, factor: 4}' '[rope, fox]' --trained 32 --length 512
 zoo draw runs/rope_wikitext2 runs/alibi_wikitext2 --lengths 256,1024 --out attention.html
-zoo draw sinusoidal rope alibi --tokens "the cat sat on the mat" --out cloud.html
 """
 
 
@@ -34,11 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", type=count, metavar="N", help="attention heads (default: 4)")
     parser.add_argument("--d-model", type=count, metavar="N", help="width of the model (default: 128)")
     parser.add_argument(
-        "--tokens",
-        metavar="TEXT",
-        help="draw the words of a text as points in space (.html)",
-    )
-    parser.add_argument(
         "--text", metavar="TEXT|FILE", help="of runs: the input (default: their own validation data)"
     )
     parser.add_argument(
@@ -56,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
-        from zoo.reports.draw import draw_encodings, draw_runs, draw_tokens, is_run
+        from zoo.reports.draw import draw_encodings, draw_runs, is_run
 
     runs = [text for text in options.what if is_run(text)]
     sizes = {name: getattr(options, name) for name in ("length", "trained", "heads", "d_model")}
@@ -65,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         "set": options.set or None
     }
     if runs:
-        _refuse(sizes | {"tokens": options.tokens}, f"for encodings, and {runs[0]} is a run")
+        _refuse(sizes, f"for encodings, and {runs[0]} is a run")
         others = [text for text in options.what if text not in runs]
         if others:
             raise InputError(f"{runs[0]} is a run and {others[0]} an encoding: draw them one after the other")
@@ -75,10 +69,6 @@ def run(options: argparse.Namespace) -> None:
         )  # fmt: skip
         return
     _refuse(of_runs, f"for runs, and {options.what[0]} is an encoding")
-    if options.tokens is not None:
-        _refuse(sizes | {"panels": options.panels}, "not for --tokens")
-        draw_tokens(options.what, options.out, options.tokens)
-        return
     draw_encodings(options.what, options.out, options.panels, **sizes)
 
 

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, settings
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
-from zoo.comparison.formatting import protocol_text
-from zoo.comparison.frame import Results
+from zoo.comparison.formatting import kind_text
+from zoo.comparison.frame import KIND, Results
 from zoo.comparison.paired import FEWEST_SEEDS
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import SPEED
+from zoo.comparison.runs import SPEED, RunInfo, changes, evaluate_command, settings
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume
@@ -126,35 +124,36 @@ def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, 
     Args:
         alone: protocol, parameters and encoding of measurements without a rival.
     """
-    texts = [f"{_kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
+    texts = [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     gaps = [*_missing(results, summary), *of_unmeasured(results, summary)]
     return [*gaps, *(Caveat("alone", text) for text in texts)]
 
 
 def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     """Measurements that a command would add; those of one command are one caveat."""
-    keys = ["protocol", "parameters", "targets"]
     lacking: dict[tuple, list[str]] = defaultdict(list)
-    known = {one.kind: one for run in results.runs.values() for one in run.measurements}
-    curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
-    for kind, panel in summary.groupby(keys, sort=False):
-        one = known[kind]
-        for (label, path, changed), rows in curves:
-            own = rows[(rows[keys] == list(kind)).all(axis=1)]
-            unread = "window" in one.parameters and len(own) and own["note"].notna().all()
-            lengths = set(panel["length"]) - set(own["length"])
-            run, change = results.runs[path], json.loads(changed)
+    curves = results.rows[["encoding", "run", "changed"]].drop_duplicates()
+    measured = {key: own for key, own in results.rows.groupby([*curves, *KIND])}
+    for kind, panel in summary.groupby(KIND, sort=False):
+        parameters = json.loads(kind[1])
+        window = parameters.get("window")
+        for label, path, changed in curves.itertuples(index=False):
+            own = measured.get((label, path, changed, *kind))
+            unread = window and own is not None and own["note"].notna().all()
+            lengths = sorted(set(panel["length"]) - set(() if own is None else own["length"]))
             # Runs that are compared by force may be of other tasks.
-            if lengths and not unread and not no_protocol(kind[0], run.recipe["task"]["name"]):
-                sets = (*settings(one.parameters), *changes(change))
-                ask = tuple(lengths_to_ask(one.parameters, map(int, lengths)))
+            if lengths and not unread and not no_protocol(kind[0], results.runs[path].recipe["task"]["name"]):
+                # The bins of a window come from asking for the window.
+                ask = (window,) if window else tuple(lengths)
+                change = json.loads(changed)
+                sets = (*settings(parameters), *changes(change))
                 lacking[kind, label if change else "", ask, sets].append(path)
     commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
     for (kind, label, ask, sets), paths in lacking.items():
         commands[tuple(sorted(paths)), label, ask, sets].append(kind)
     found = []
     for (paths, label, ask, sets), kinds in commands.items():
-        text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}"
+        text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(kind_text, kinds))}"
         protocols = [*dict.fromkeys(protocol for protocol, *_ in kinds)]
         command = evaluate_command((results.runs[path] for path in paths), protocols, ask, sets)
         found.append(Caveat("not evaluated", text, paths, ask, command))
@@ -169,12 +168,8 @@ def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     rows = results.rows[[key not in known for key in keys]].fillna({"note": NOT_FINITE})
     alike: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
     for (protocol, parameters, note), own in rows.groupby(["protocol", "parameters", "note"], sort=False):
-        alike[note, tuple(sorted(set(own["length"])))].append(_kind_text((protocol, parameters)))
+        alike[note, tuple(sorted(set(own["length"])))].append(kind_text((protocol, parameters)))
     return [
         Caveat("unmeasured", f"nothing could be measured by {', '.join(kinds)} ({note})", (), lengths)
         for (note, lengths), kinds in alike.items()
     ]
-
-
-def _kind_text(kind: Sequence[str]) -> str:
-    return protocol_text(kind[0], json.loads(kind[1]))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.comparison.formatting import protocol_text
-from zoo.comparison.run_info import RunInfo
+from zoo.comparison.formatting import kind_text
+from zoo.comparison.runs import RunInfo
 from zoo.errors import shorten
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
 
@@ -140,7 +140,7 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
     for kind, by_targets in found.items():
         everyone = {path for paths in by_targets.values() for path in paths}
         common = [targets for targets, paths in by_targets.items() if everyone == set(paths)]
-        named = protocol_text(kind[0], json.loads(kind[1]))
+        named = kind_text(kind)
         if not common:
             groups = [
                 (f"{count:,} targets ({digest})", [*own]) for (digest, count), own in by_targets.items()

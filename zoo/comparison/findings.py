@@ -9,7 +9,7 @@ import pandas as pd
 
 from zoo.comparison.formatting import display_name, panel_title, quoted, signed
 from zoo.comparison.paired import FEWEST_SEEDS, Difference
-from zoo.comparison.statistics import decisive_length
+from zoo.comparison.statistics import lengths_of
 
 NAMED = 3
 """Up to so many encodings are named; of more the number, and the nearest."""
@@ -40,14 +40,6 @@ class Finding:
     why: str
 
 
-def lengths_of(panel: pd.DataFrame) -> tuple[int, int]:
-    """The trained length of a panel, and the length that decides the order; the same where the trained one
-    was not measured."""
-    counts = panel.groupby("length")["mean"].count().to_dict()
-    decisive = decisive_length(counts, panel["encoding"].nunique())
-    return min(set(panel["train_length"]) & set(panel["length"]), default=decisive), decisive
-
-
 def findings(summary: pd.DataFrame) -> list[Finding]:
     """The findings of the first panel of a summary."""
     panel = summary[summary["panel"] == 0]
@@ -76,7 +68,7 @@ def findings(summary: pd.DataFrame) -> list[Finding]:
 
 
 def limits(summary: pd.DataFrame, found: Iterable[Finding], subject: str = "encoding") -> list[str]:
-    """What the findings rest on."""
+    """The basis of the findings."""
     panel = summary[summary["panel"] == 0]
     several = [one for finding in found for one in (*finding.ahead_of.values(), *finding.tied_with.values())]
     texts = []
@@ -99,8 +91,8 @@ def limits(summary: pd.DataFrame, found: Iterable[Finding], subject: str = "enco
     return texts
 
 
-def verdict(summary: pd.DataFrame, refused: int = 0, subject: str = "encoding") -> str:
-    """The findings as one sentence.
+def verdict(summary: pd.DataFrame, refused: int = 0, subject: str = "encoding") -> tuple[str, ...]:
+    """The findings and their limits as the items of a list.
 
     Args:
         refused: the number of differences that make the runs not comparable.
@@ -110,17 +102,16 @@ def verdict(summary: pd.DataFrame, refused: int = 0, subject: str = "encoding") 
     under = first.measure if first.measure == first.protocol else f"{first.measure} under {first.protocol}"
     if refused:
         return (
-            f"Verdict: none by {under}: these runs are not comparable (--force); any of the {refused} "
-            f"differences listed above may be the cause instead of the encoding."
+            f"none by {under}: these runs are not comparable (--force); any of the {refused} "
+            f"differences listed above may be the cause instead of the encoding",
         )
     if len(labels) < 2:
-        return f"Verdict: none by {under}: {quoted(labels[0])} alone was measured so."
-    parts = [*map(_sentence, found), *limits(summary, found, subject)]
-    return f"Verdict: by {under}, {'; '.join(parts)}."
+        return (f"none by {under}: {quoted(labels[0])} alone was measured so",)
+    return (*(f"{under} {_sentence(one)}" for one in found), *limits(summary, found, subject))
 
 
 def _sentence(one: Finding) -> str:
-    where = f"at {one.length} tokens{' (trained)' if one.trained else ''}"
+    where = f"at {one.length} tokens{' (trained)' if one.trained else ''}:"
     behind = one.ahead_of | one.tied_with
     if not behind:
         return f"{where} {f'{quoted(one.leader)} alone has' if one.leader else 'no curve has'} a value"

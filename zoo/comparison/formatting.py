@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +15,8 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float | None) -> str:
-    """A measure, short enough for a table; a dash for None."""
-    if value is None:
+    """A measure, short enough for a table; a dash for None and NaN."""
+    if value is None or math.isnan(value):
         return DASH
     for below, form in ((10, ".3f"), (100, ".2f"), (1000, ".1f"), (1e6, ",.0f")):
         if abs(value) < below:
@@ -35,8 +37,8 @@ def signed(difference: float) -> str:
 
 
 def count_text(value: float | None) -> str:
-    """A count, with separators; a dash for None."""
-    return DASH if value is None else f"{value:,.0f}"
+    """A count, with separators; a dash for None and NaN."""
+    return DASH if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def display_name(name: str) -> str:
@@ -55,10 +57,14 @@ def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     return f"{protocol} ({said})" if said else protocol
 
 
+def kind_text(kind: Sequence[str]) -> str:
+    """A protocol with its parameters, of their names and JSON."""
+    return protocol_text(kind[0], json.loads(kind[1]))
+
+
 def panel_title(panel: pd.DataFrame) -> str:
     """The protocol of a panel of a summary, with its parameters."""
-    first = panel.iloc[0]
-    return protocol_text(first["protocol"], json.loads(first["parameters"]))
+    return kind_text(panel.iloc[0][["protocol", "parameters"]].tolist())
 
 
 def value_text(value: object) -> str:

@@ -2,33 +2,30 @@
 
 Each model reads a text in the tokens of its own tokenizer, so that neither losses per token nor targets
 compare. Documents do: where two models were scored on the same number of bytes of a document, those were the
-same bytes, in any tokens. Only such documents count. Each length is in a model's own
-tokens.
+same bytes, in any tokens. Only such documents count. Each length is in a model's own tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from zoo.comparison.caveats import Caveat
 from zoo.comparison.comparable import Key, differing
-from zoo.comparison.formatting import protocol_text
-from zoo.comparison.frame import Results
-from zoo.comparison.labels import Series
-from zoo.comparison.run_info import RunInfo
+from zoo.comparison.formatting import kind_text
+from zoo.comparison.frame import KIND, Results, Series
+from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError
-from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
-from zoo.evaluation.measurement import Measurement, Row, Targets, Units
+from zoo.evaluation.interval import interval_of_ratio
+from zoo.evaluation.measurement import Measurement, Units
 
-UNKNOWN_VALUE = "not known"
+UNKNOWN = "not known"
+NOT_STORED = "the scores of each document are not stored"
 
 
 def models_results(
@@ -48,116 +45,91 @@ def models_results(
     readings = list(_readings(runs))
     if len(readings) < 2:
         raise InputError("missing models: zoo compare --models runs/a runs/b")
-    shared, left_out = _shared(readings)
-    series = [
-        replace(one, runs=(replace(one.runs[0], measurements=tuple(shared[one.label])),))
-        for one in readings
-        if shared[one.label]
-    ]
-    if not series:
+    results, left_out = on_common_documents(Results.of(readings))
+    if results.rows.empty:
         why = "; ".join(one.text for one in left_out)
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
     facts = {one.label: _facts(one.runs[0]) for one in readings}
     differ = differing([*facts.items()])
-    unknown = [label for label, own in facts.items() if own["model", "trained on"] == UNKNOWN_VALUE]
     named = ", ".join(one.key[1] for one in differ) or "nothing"
     caveats = [Caveat("models", f"models are compared, not encodings: they differ in {named}")]
     caveats += [Caveat("differs", str(one).removeprefix("model ")) for one in differ]
-    if unknown:
+    if unknown := [label for label, own in facts.items() if own["model", "trained on"] == UNKNOWN]:
         caveats.append(Caveat("seen", f"{', '.join(unknown)} may have been trained on this text"))
-    same = facts[readings[0].label].keys() - {one.key for one in differ}
-    about = [(key[1], value) for key, value in facts[readings[0].label].items() if key in same]
-    return Results.of(series), (*caveats, _bytes_per_token(series), *left_out), about
+    first, apart = facts[readings[0].label], {one.key for one in differ}
+    about = [(key[1], value) for key, value in first.items() if key not in apart]
+    return results, (*caveats, _bytes_per_token(results), *left_out), about
 
 
 def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
-    """A curve for each model as it was trained, and for each change of its encoding after training."""
+    """A curve for each model as it was trained, and for each change of its encoding after training. The
+    digest of its targets is that of the text, for any tokenizer."""
     names = [Path(run.path).resolve().name for run in runs]
     for run, name in zip(runs, names, strict=True):
         own = name if names.count(name) == 1 else run.path
-        changes: dict[str, list[Measurement]] = defaultdict(list)
-        for one in run.measurements:
-            changes[one.encoding if one.changed else ""].append(one)
-        for changed, measured in sorted(changes.items()):
-            label = f"{own} ({changed})" if changed else own
-            yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
+        kept: dict[str, dict[tuple, Measurement]] = {}
+        # Of several measurements, the one on the most targets, and with the start token.
+        for one in sorted(run.measurements, key=lambda one: (one.targets.count, _start_token(one))):
+            corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
+            targets = one.targets.model_copy(update={"digest": one.targets.text or corpus})
+            of_change = kept.setdefault(one.encoding if one.changed else "", {})
+            of_change[one.kind[:2], targets.digest] = one.model_copy(update={"targets": targets})
+        for changed, measured in sorted(kept.items()):
+            label, (first, *_) = f"{own} ({changed})" if changed else own, measured.values()
+            yield Series(label, (replace(run, measurements=tuple(measured.values())),), first.changed)
 
 
-def _text(run: RunInfo, one: Measurement) -> str:
-    """The digest of the text that was scored."""
-    return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
+def on_common_documents(results: Results) -> tuple[Results, list[Caveat]]:
+    """The rows of the texts that several models have read, in bits per byte of the documents that all of
+    these scored in the same bytes; and caveats of the rest."""
+    import pandas as pd
 
-
-def _shared(readings: Sequence[Series]) -> tuple[dict[str, list[Measurement]], list[Caveat]]:
-    """The measurements that several readings have of one text, on the documents that all of these scored;
-    and caveats of the rest."""
-    found: dict[tuple[str, str, str], dict[str, Measurement]] = defaultdict(dict)
-    for reading in readings:
-        (run,) = reading.runs
-        # Of several, that on the most targets, and with the start token.
-        ordered = sorted(run.measurements, key=lambda one: (one.targets.count, _start_token(one)))
-        for one in filter(_measured, ordered):
-            found[*one.kind[:2], _text(run, one)][reading.label] = one
-    shared: dict[str, list[Measurement]] = {reading.label: [] for reading in readings}
-    left_out: list[Caveat] = []
-    for (protocol, _, text), own in found.items():
-        named = protocol_text(protocol, next(iter(own.values())).parameters)
-        if len(own) < 2:
-            why = f"was measured on the text {text} for {', '.join(own)} alone, and is left out"
-            left_out.append(Caveat("left out", f"{named} {why}"))
+    rows, units = results.rows, {i: own for i, own in results.units.items() if own.bytes is not None}
+    # Bins of one window need not have the same bytes.
+    rows = rows[(rows["axis"] == "length") & ((rows["measure"] == "bits_per_byte") | rows["note"].notna())]
+    kept, narrowed, left_out = [], {}, []
+    for kind, own in rows.groupby(KIND, sort=False):
+        first = {row.encoding: units[row.Index] for row in own[::-1].itertuples() if row.Index in units}
+        own = own[own["encoding"].isin(first)].copy()
+        if len(first) < 2:
+            why = f"was measured on the text {kind[2]} for {', '.join(first)} alone, and is left out"
+            left_out += [Caveat("left out", f"{kind_text(kind)} {why}")] * len(first)
             continue
-        sizes = [dict(zip(units.documents, units.bytes, strict=True)) for units in map(_units, own.values())]
-        first, *others = sizes
-        same = [doc for doc, size in first.items() if size and all(one.get(doc) == size for one in others)]
+        sizes = [dict(zip(one.documents, one.bytes, strict=True)) for one in first.values()]
+        same = {doc for doc, size in sizes[0].items() if size and all(one.get(doc) == size for one in sizes)}
         if (most := max(map(len, sizes))) > len(same):
             why = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
             why += "; with a larger evaluate.max_tokens more are scored whole"
-            left_out.append(Caveat("left out", f"{named}: {why}"))
+            left_out.append(Caveat("left out", f"{kind_text(kind)}: {why}"))
         if not same:
             continue
-        digest = hashlib.sha256(repr([(doc, first[doc]) for doc in same]).encode()).hexdigest()[:12]
-        for label, one in own.items():
-            rows = [_narrowed(row, set(same)) for row in one.rows]
-            targets = Targets(digest=digest, count=len(same))
-            shared[label].append(one.model_copy(update={"rows": rows, "targets": targets}))
-    return shared, left_out
+        digest = hashlib.sha256(repr(sorted((doc, sizes[0][doc]) for doc in same)).encode())
+        own["targets"] = digest.hexdigest()[:12]
+        for index in own.index[own["note"].isna()]:
+            if index in units:
+                narrowed[index], numbers = _narrowed(units[index], same)
+                own.loc[index, [*numbers]] = [*numbers.values()]
+            else:
+                own.loc[index, ["note", "value"]] = NOT_STORED, math.nan
+        kept.append(own)
+    return replace(results, rows=pd.concat(kept) if kept else rows[:0], units=narrowed), left_out
 
 
-def _measured(one: Measurement) -> list[Row]:
-    """The rows of a likelihood that have the scores of each document."""
-    if one.axis != "length":
-        return []  # bins of one window: equally many bytes need not be the same ones
-    return [row for row in one.rows if row.units is not None and row.units.bytes is not None]
-
-
-def _units(one: Measurement) -> Any:
-    return _measured(one)[0].units
+def _narrowed(units: Units, documents: set[int]) -> tuple[Units, dict[str, float]]:
+    """The scores of these documents alone, and the numbers of a row that follow from them."""
+    places = [place for place, document in enumerate(units.documents) if document in documents]
+    kept = {name: [column[place] for place in places] for name, column in units.columns().items()}
+    bits = np.array(kept["nats"], dtype=np.float64) / math.log(2)
+    low, high = interval_of_ratio(bits, np.array(kept["bytes"]))
+    numbers = {
+        "value": bits.sum() / sum(kept["bytes"]), "low": math.nan if low is None else max(low, 0.0),
+        "high": math.nan if high is None else high, "documents": len(bits), "tokens": sum(kept["tokens"]),
+    }  # fmt: skip
+    return Units(**kept), numbers
 
 
 def _start_token(one: Measurement) -> str:
     return one.targets.start_token or ""
-
-
-def _narrowed(row: Row, same: set[int]) -> Row:
-    """A row of these documents alone, in bits per byte alone."""
-    units = row.units
-    if units is None or units.bytes is None:
-        return row if row.note else Row(length=row.length, note="the scores of each document are not stored")
-    kept = [index for index, document in enumerate(units.documents) if document in same]
-    nats, tokens, sizes = (
-        [column[index] for index in kept] for column in (units.nats, units.tokens, units.bytes)
-    )
-    bits, (low, high) = None, UNKNOWN
-    if None not in nats:
-        amounts = np.array(nats, dtype=np.float64) / math.log(2)
-        bits = float(amounts.sum() / sum(sizes))
-        low, high = interval_of_ratio(amounts, np.array(sizes))
-    costs = row.model_dump(include={"tokens_per_second", "peak_memory_mb"}, exclude_none=True)
-    return Row(
-        length=row.length, documents=len(kept), tokens=sum(tokens), bits_per_byte=bits,
-        bits_per_byte_low=None if low is None else max(low, 0.0), bits_per_byte_high=high,
-        units=Units(documents=[*sorted(same)], nats=nats, tokens=tokens, bytes=sizes), **costs,
-    )  # fmt: skip
 
 
 def _facts(run: RunInfo) -> dict[Key, str]:
@@ -171,22 +143,23 @@ def _facts(run: RunInfo) -> dict[Key, str]:
         "from": str(imported.get("from") or "trained here"),
         "architecture": str(imported.get("architecture") or "the zoo's"),
         "size": "{num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
-        "parameters": UNKNOWN_VALUE if total is None else f"{total:,}",
+        "parameters": UNKNOWN if total is None else f"{total:,}",
         "encoding": str(run.measurements[0].encoding),
         "trained length": f"{run.recipe['data']['sequence_length']:,}",
-        "tokenizer": str(fingerprint.get("tokenizer") or UNKNOWN_VALUE)[:12],
-        "trained on": str(corpus or UNKNOWN_VALUE)[:12],
-        "tokens seen": UNKNOWN_VALUE if seen is None else f"{seen:,}",
+        "tokenizer": str(fingerprint.get("tokenizer") or UNKNOWN)[:12],
+        "trained on": str(corpus or UNKNOWN)[:12],
+        "tokens seen": UNKNOWN if seen is None else f"{seen:,}",
         "start token": max(map(_start_token, run.measurements)) or "none",
     }
     return {("model", key): value for key, value in facts.items()}
 
 
-def _bytes_per_token(series: Sequence[Series]) -> Caveat:
+def _bytes_per_token(results: Results) -> Caveat:
     """The amount of text that a length is to each model."""
-    parts = []
-    for one in series:
-        units = _units(one.runs[0].measurements[0])
-        parts.append(f"{sum(units.bytes) / max(sum(units.tokens), 1):.2f} for {one.label}")
+    units: dict[str, Units] = {}
+    for row in results.rows.itertuples():
+        if row.Index in results.units:
+            units.setdefault(row.encoding, results.units[row.Index])
+    parts = [f"{sum(own.bytes) / max(sum(own.tokens), 1):.2f} for {label}" for label, own in units.items()]
     text = f"a length is in each model's own tokens; bytes per token: {', '.join(parts)}"
     return Caveat("lengths", text)

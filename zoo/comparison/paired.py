@@ -1,9 +1,9 @@
 """Intervals of means over seeds, paired differences of two means, and ranks.
 
 Two sources of variation: other documents (or examples), known from the scores of each one, averaged over the
-seeds; and other seeds, known from their spread. Where every curve has `FEWEST_SEEDS`, an interval is over
-both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all curves, since
-intervals of two kinds do not compare.
+seeds; and other seeds, known from their spread. Where every curve of a protocol has `FEWEST_SEEDS`, an
+interval is over both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all
+curves, since intervals of two kinds do not compare.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Basis:
-    """What all intervals of a table are over."""
+    """What all intervals of a protocol are over."""
 
     seeds: bool
     units: bool
@@ -111,14 +111,15 @@ class Difference:
 
 
 def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
-    """The sample of the rows of some seeds, all with a finite value."""
+    """The sample of the rows of some seeds, all with a finite value; `row` is the place of their units."""
     values = {row.seed: row.value for row in rows}
-    stored = (_or_none(rows[0].low), _or_none(rows[0].high)) if len(rows) == 1 else UNKNOWN
+    low, high = rows[0].low, rows[0].high
+    stored = UNKNOWN if len(rows) > 1 or math.isnan(low) or math.isnan(high) else (low, high)
     amount, size = SCORES.get(measure, ("", ""))
     unit = "example" if measure == RATE else "document"
     kinds, amounts, sizes = set(), [], None
-    for row in rows:
-        columns = units[row.Index].columns() if row.Index in units else {}
+    for place in (row.row for row in rows):
+        columns = units[place].columns() if place in units else {}
         if None in columns.get(amount, [None]) or (size and size not in columns):
             return Sample(measure, values, stored, unit=unit)
         unit = "text block" if "blocks" in columns else unit
@@ -136,7 +137,7 @@ def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
-    """What intervals can be over, for all curves alike: over seeds only where each has enough of them."""
+    """The basis of a protocol's intervals, the same for all curves: seeds only where each has enough."""
     seeds = bool(samples) and all(len(one.values) >= FEWEST_SEEDS for one in samples)
     units = all(one.amounts is not None and None not in one.over_units() for one in samples)
     return Basis(seeds=seeds, units=units or not seeds)
@@ -200,7 +201,3 @@ def ranks(ordered: Sequence[str], worse: Set[tuple[str, str]]) -> dict[str, int]
     return {
         label: 1 + sum((one, index) in better for one in range(index)) for index, label in enumerate(ordered)
     }
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

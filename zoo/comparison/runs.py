@@ -1,21 +1,23 @@
-"""Reads the runs of a comparison: recipe, card, measurements and training speed."""
+"""The runs of a comparison: recipe, card, measurements and training speed; and commands that name them."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import shlex
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import evaluate_command
-from zoo.comparison.run_info import RunInfo
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import recipe_of_run
+from zoo.recipe.diff import ENCODING
+from zoo.recipe.sections import EvaluateConfig
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, TUNED, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
@@ -23,6 +25,37 @@ from zoo.runs.metrics_csv import read_metrics
 SPEED = "train/tokens_per_second"
 Wanted = tuple[Sequence[str] | None, Sequence[int] | None]
 """Protocols and lengths; None for all."""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run.
+
+    Attributes:
+        path: the folder as the user gave it.
+        recipe: resolved; keys that are newer than the run have their defaults.
+        measurements: of its last checkpoint.
+        left_out: the other measurements, as text.
+        speed: median of the logged training tokens per second; None where none were logged.
+        grid: the values of each key from which a sweep chose this run's by validation.
+    """
+
+    path: str
+    recipe: dict[str, Any]
+    card: dict[str, Any]
+    measurements: tuple[Measurement, ...] = ()
+    left_out: tuple[str, ...] = ()
+    speed: float | None = None
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def label(self) -> str:
+        """Its encoding as text."""
+        return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
 
 
 def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Wanted = (None, None)) -> list[RunInfo]:
@@ -117,3 +150,46 @@ def training_speed(file: Path) -> float | None:
         raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None
+
+
+def command(words: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "zoo", *words])
+
+
+def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
+    """The words that choose protocols and lengths."""
+    chosen = ["--protocol", ",".join(protocols)] if protocols else []
+    return chosen + (["--lengths", ",".join(map(str, lengths))] if lengths else [])
+
+
+def evaluate_command(
+    runs: Iterable[RunInfo],
+    protocols: Sequence[str] | None = None,
+    lengths: Iterable[int] | None = None,
+    sets: Iterable[str] = (),
+) -> str:
+    """The command of an evaluation, with the plugins of the runs: they are code, and run where named only."""
+    runs = list(runs)
+    plugins = dict.fromkeys(plugin for run in runs for plugin in run.recipe.get("plugins") or ())
+    sets = [*sets, *[f"plugins=[{', '.join(plugins)}]"] * bool(plugins)]
+    words = ["evaluate", *(run.path for run in runs), *options(protocols, lengths)]
+    return command([*words, *(word for one in sets for word in ("--set", one))])
+
+
+def settings(parameters: dict[str, Any]) -> tuple[str, ...]:
+    """The parameters of a measurement that are keys of `evaluate` and not their default, as `key=value`."""
+    fields = EvaluateConfig.model_fields
+    return tuple(
+        f"evaluate.{key}={_word(value)}"
+        for key, value in parameters.items()
+        if key in fields and fields[key].default != value
+    )
+
+
+def changes(changed: dict[str, Any]) -> tuple[str, ...]:
+    """The changes of an encoding after training, as `key=value`."""
+    return tuple(f"{key}={_word(value)}" for key, value in changed.items() if key.startswith(ENCODING))
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

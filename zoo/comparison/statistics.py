@@ -6,14 +6,13 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zoo.comparison.effective_length import effective_length
-from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
-from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample, ranks
+from zoo.comparison.frame import COUNTS, KIND, MEASURES, Results
+from zoo.comparison.paired import Difference, basis_of, difference, make_sample, ranks
 from zoo.errors import InputError, hint
 from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
@@ -24,53 +23,26 @@ if TYPE_CHECKING:
 NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """The measure of a protocol: the first of these that all its rows have, else the first other one."""
-COLUMNS = (
-    "panel", "protocol", "parameters", "targets", "axis", "explanation", "measure", "lower_is_better",
-    "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank",
-    "reference", "difference", "difference_low", "difference_high", "no_interval", "behind", "behind_low",
-    "behind_high", "unranked", "effective_length", "effective_length_at_least", "seeds",
-    "measured", "counted", "count", "note", "values", "runs",
-    "tokens_per_second", "peak_memory_mb", *MEASURES,
+ABOUT = ("protocol", "parameters", "targets", "axis", "explanation")
+NUMBERS = (
+    "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high", "behind",
+    "behind_low", "behind_high", "effective_length", "count", "tokens_per_second", "peak_memory_mb",
+    *MEASURES,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One protocol with its parameters on one set of targets: a curve's columns and sample at each length."""
-
-    about: dict[str, Any]
-    lengths: list[int]
-    labels: list[str]
-    cells: dict[tuple[str, int], dict[str, Any]]
-    samples: dict[tuple[str, int], Sample]
-
-    def mean(self, label: str, length: int) -> float | None:
-        return self.cells[label, length]["mean"]
-
-    @property
-    def sign(self) -> int:
-        return 1 if self.about["lower_is_better"] else -1
-
-    @property
-    def decisive_length(self) -> int:
-        counts = {n: sum(self.mean(one, n) is not None for one in self.labels) for n in self.lengths}
-        return decisive_length(counts, len(self.labels))
-
-    def best_at(self, length: int) -> str:
-        """The best curve at a length; of equals the first."""
-        there = [one for one in self.labels if self.mean(one, length) is not None] or self.labels
-        return min(there, key=lambda label: self.sign * (self.mean(label, length) or 0.0))
-
-
-def decisive_length(counts: Mapping[int, int], curves: int) -> int:
-    """The longest length at which more than half of the curves have a value, else as many as possible: an
-    encoding that ends at the trained length does not decide the order.
-
-    Args:
-        counts: the number of curves with a value, by length.
-    """
-    most = [length for length, count in counts.items() if 2 * count > curves]
-    return max(most) if most else max(counts, key=lambda length: (counts[length], length))
+COLUMNS = (
+    "panel", *ABOUT, "measure", "lower_is_better", "encoding", "length", "train_length", "mean", "sd", "low",
+    "high", "interval", "rank", "reference", "difference", "difference_low", "difference_high", "no_interval",
+    "behind", "behind_low", "behind_high", "unranked", "effective_length", "effective_length_at_least",
+    "seeds", "measured", "counted", "count", "note", "values", "runs", "tokens_per_second", "peak_memory_mb",
+    *MEASURES,
+)  # fmt: skip
+SHARE_KEPT = 0.85
+"""Share of the accuracy at the trained length: the rule of NoLiMa (Modarressi et al. 2025,
+arXiv:2502.05167)."""
+LEARNED = 0.5
+"""A task with a lower accuracy at the trained length is not learned, and has no effective length."""
+NATS_LOST = 0.05
+"""Per token, above the loss at the trained length."""
 
 
 def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
@@ -80,7 +52,7 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length;
     both are paired, and `no_interval` says why there is no interval. `rank` is that of
     `zoo.comparison.paired.ranks`, and `unranked` says why there is none. `note` says why a value is missing.
-    For the effective length see `zoo.comparison.effective_length`; it is the same at every length of a curve.
+    For the effective length see `effective_length`; it is the same at every length of a curve.
 
     Args:
         reference: a label; by default the best at the trained length of the first panel. A panel without it
@@ -89,31 +61,43 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     Raises:
         InputError: no curve has that label.
     """
+    import pandas as pd
 
-    kinds = {kind: rows for kind, rows in results.rows.groupby(["protocol", "parameters", "targets"])}
-    made = [_panel(kinds[kind], results) for kind in sorted(kinds, key=_place)]
-    panels = [one for one in made if one is not None]
-    panels = _ordered([one for one in panels if one.samples] or panels)
-    labels = list(dict.fromkeys(label for one in panels for label in one.labels))
-    if reference is not None and reference not in labels:
-        raise InputError(f"--reference: no curve is called {reference!r}; {hint(reference, labels)}")
-    basis = basis_of([sample for one in panels for sample in one.samples.values()])
-    chosen = reference
-    rows: list[dict[str, Any]] = []
+    kinds = {kind: rows for kind, rows in results.rows.groupby(KIND)}
+    panels = [_means(kinds[kind], results) for kind in sorted(kinds, key=_place)]
+    panels = [one for one in panels if one is not None]
+    panels = [one for one in panels if one["sample"].notna().any()] or panels
+    order = {}
+    for panel in panels:
+        order |= {
+            label: len(order) + place for place, label in enumerate(_order(panel)) if label not in order
+        }
+    if reference is not None and reference not in order:
+        raise InputError(f"--reference: no curve is called {reference!r}; {hint(reference, order)}")
+    made, chosen = [], reference
     for number, panel in enumerate(panels):
-        trained = {cell["train_length"] for cell in panel.cells.values()} & set(panel.lengths)
-        own = panel.best_at(min(trained, default=panel.decisive_length))
+        panel = panel.sort_values(["encoding", "length"], key=lambda one: one.map(order).fillna(one))
+        means = _signed(panel)[lengths_of(panel)[0]]
+        own = means.idxmin() if means.notna().any() else means.index[0]
         chosen = chosen or own
-        rows += _compared(panel, basis, chosen if chosen in panel.labels else own, number)
-    table = table_of(rows, COLUMNS)
-    numbers = [name for name in COLUMNS if name in MEASURES or name in _NUMBERS]
-    return table.astype(dict.fromkeys(numbers, float))
+        compared = _compared(panel, chosen if chosen in means.index else own)
+        made.append(panel.assign(panel=number).merge(compared, on=["encoding", "length"]))
+    table = pd.concat(made) if made else pd.DataFrame()
+    table = table.reset_index(drop=True).reindex(columns=COLUMNS)
+    return table.astype(dict.fromkeys(NUMBERS, float))
 
 
-_NUMBERS = (
-    "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high", "behind",
-    "behind_low", "behind_high", "effective_length", "count", "tokens_per_second", "peak_memory_mb",
-)  # fmt: skip
+def lengths_of(panel: pd.DataFrame) -> tuple[int, int]:
+    """The trained length of a panel, and the length that decides the order; the same where the trained one
+    was not measured.
+
+    The longest length at which more than half of the curves have a value decides, else the one at which most
+    have: an encoding that ends at the trained length does not decide the order.
+    """
+    counts, curves = panel.groupby("length")["mean"].count(), panel["encoding"].nunique()
+    most = counts.index[2 * counts > curves]
+    decisive = int(most.max() if len(most) else counts[counts == counts.max()].index.max())
+    return min(set(panel["train_length"]) & set(panel["length"]), default=decisive), decisive
 
 
 def _place(kind: tuple[str, str, str]) -> tuple:
@@ -122,165 +106,180 @@ def _place(kind: tuple[str, str, str]) -> tuple:
     return known.index(kind[0]) if kind[0] in known else len(known), len(json.loads(kind[1])), kind
 
 
-def _panel(rows: pd.DataFrame, results: Results) -> Panel | None:
-    """The panel of the rows of one protocol; None where nothing was measured by it."""
+def _means(rows: pd.DataFrame, results: Results) -> pd.DataFrame | None:
+    """The means over seeds by encoding and length, and the `sample` of each; None where nothing was measured
+    by this protocol.
+
+    Args:
+        rows: of one protocol with its parameters on one set of targets.
+    """
+    import pandas as pd
+
     measured = rows[rows["note"].isna()]
     measure = _main_measure(measured)
     if measure is None:
         return None
-    at: dict[tuple[str, str, int], dict[str, Any]] = defaultdict(dict)
-    for row in rows.itertuples():
-        at[row.encoding, row.run, row.length][row.measure] = row
+    seeds = _seeds(rows, measure, results.rows)
     counted = next((one for one in COUNTS if measured[one].notna().any()), "")
-    lengths, labels = sorted(measured["length"].unique().tolist()), rows["encoding"].unique().tolist()
-    cells, samples = {}, {}
-    for label in labels:
-        own = results.rows[results.rows["encoding"] == label]
-        runs = dict(zip(own["run"], own["seed"], strict=True))
-        trained = int(rows.loc[rows["encoding"] == label, "train_length"].min())
-        unread = {run: note for run in runs if (note := _note_of_window(label, run, at)) is not None}
-        for length in lengths:
-            there = {run: at.get((label, run, length)) for run in runs}
-            why = {run: _why(found, measure, unread.get(run)) for run, found in there.items()}
-            finite = [there[run][measure] for run in runs if why[run] is None]
-            failed = NOT_FINITE in why.values()
-            values = [row.value for row in finite]
-            counts = [getattr(row, counted) for row in finite] if counted else []
-            first = [next(iter(found.values())) for found in there.values() if found]
-            others = {
-                name: _mean(found[name].value for found in there.values() if found and name in found)
-                for name in MEASURES
-                if name != measure
-            }
-            cells[label, length] = {
-                "encoding": label,
-                "length": length,
-                "train_length": trained,
-                # A mean without a seed that diverged would look like a success.
-                "mean": None if failed else _mean(values),
-                "sd": None if failed or len(values) < 2 else statistics.stdev(values),
-                "seeds": len(runs),
-                "measured": len(values),
-                "counted": counted,
-                "count": None if failed else max(counts, default=None),
-                "note": _note([(runs[run], reason) for run, reason in why.items()]),
-                "values": {row.seed: row.value for row in finite},
-                "runs": " ".join(runs),
-                "tokens_per_second": _mean(row.tokens_per_second for row in first),
-                "peak_memory_mb": _mean(row.peak_memory_mb for row in first),
-                **others,
-            }
-            if finite and not failed:
-                samples[label, length] = make_sample(measure, finite, results.units)
-    columns = ("protocol", "parameters", "targets", "axis", "explanation")
-    about = {name: rows.iloc[0][name] for name in columns} | {
-        "measure": measure,
-        "lower_is_better": not rows.iloc[0]["higher_is_better"],
-    }
-    return Panel(about, lengths, labels, cells, samples)
+    seeds["count"] = seeds[counted] if counted else math.nan
+    seeds.loc[seeds["why"].notna(), ["value", "count"]] = math.nan
+    others = rows.pivot_table("value", ["encoding", "length"], "measure", sort=False)
+    groups = seeds.groupby(["encoding", "length"], sort=False)
+    table = groups.agg(
+        train_length=("train_length", "min"), mean=("value", "mean"), sd=("value", "std"),
+        seeds=("run", "size"), measured=("value", "count"), count=("count", "max"),
+        tokens_per_second=("tokens_per_second", "mean"), peak_memory_mb=("peak_memory_mb", "mean"),
+    )  # fmt: skip
+    table["train_length"] = (
+        rows.groupby("encoding")["train_length"].min()[table.index.get_level_values(0)].array
+    )
+    # A mean without a seed that diverged would look like a success.
+    failed = groups["why"].agg(lambda why: (why == NOT_FINITE).any()).astype(bool)
+    table.loc[failed, ["mean", "sd", "count"]] = math.nan
+    cells, made = defaultdict(list), []
+    for row in seeds.itertuples():
+        cells[row.encoding, row.length].append(row)
+    for key, mean in table["mean"].items():
+        finite = [row for row in cells[key] if not isinstance(row.why, str)]
+        made.append({
+            "note": _note({row.seed: row.why for row in cells[key] if isinstance(row.why, str)}, not finite),
+            "values": {row.seed: row.value for row in finite},
+            "runs": " ".join(row.run for row in cells[key]),
+            "sample": None if math.isnan(mean) else make_sample(measure, finite, results.units),
+        })  # fmt: skip
+    table = table.join(pd.DataFrame(made, table.index, dtype=object))
+    table = table.join(others[[one for one in MEASURES if one in others and one != measure]])
+    about = rows.iloc[0]
+    return table.reset_index().assign(
+        **about[[*ABOUT]], measure=measure, lower_is_better=not about["higher_is_better"], counted=counted
+    )
+
+
+def _seeds(rows: pd.DataFrame, measure: str, every: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run and length of a protocol, with its row of `measure` as `row`; `why` says why a run
+    has no value."""
+    import pandas as pd
+
+    lengths = sorted(rows.loc[rows["note"].isna(), "length"].unique())
+    runs = every.loc[every["encoding"].isin(rows["encoding"]), ["encoding", "run", "seed"]].drop_duplicates()
+    grid = runs.merge(pd.DataFrame({"length": lengths}), how="cross")
+    own = rows[(rows["measure"] == measure) | rows["note"].notna()].rename_axis("row").reset_index()
+    grid = grid.merge(own.drop(columns="seed"), "left", ["encoding", "run", "length"])
+    why = grid["note"].mask(grid["note"].isna() & grid["value"].isna(), NOT_FINITE)
+    absent = grid["row"].isna()
+    why[absent] = NOT_EVALUATED
+    if "window" in json.loads(rows["parameters"].iloc[0]):
+        # The note of a window that could not be read stands for all its bins.
+        notes = rows.groupby(["encoding", "run"])["note"].agg(
+            lambda note: note.iloc[0] if note.notna().all() else None
+        )
+        known = grid[["encoding", "run"]].merge(notes.reset_index(), "left", ["encoding", "run"])["note"]
+        why[absent & known.notna()] = known
+    return grid.assign(why=why)
 
 
 def _main_measure(measured: pd.DataFrame) -> str | None:
     """The measure of a panel; None where its rows have none in common."""
-    keys = ["encoding", "run", "length"]
-    everywhere = len(measured.drop_duplicates(keys))
+    everywhere = len(measured.drop_duplicates(["encoding", "run", "length"]))
     counts = measured.groupby("measure", sort=False)["value"].agg(["size", "count"])
-    names = [
-        name for name in (*MAIN, *(one for one in counts.index if one not in MAIN)) if name in counts.index
-    ]
+    names = [one for one in (*MAIN, *counts.index) if one in counts.index]
     known = [name for name in names if counts.loc[name, "size"] == everywhere]
     finite = (name for name in known if counts.loc[name, "count"])
     return next(finite, known[0] if known else None)
 
 
-def _note_of_window(label: str, run: str, at: Mapping[tuple[str, str, int], dict[str, Any]]) -> str | None:
-    """The note of a window that could not be read, which stands for all its bins."""
-    rows = [row for key, found in at.items() if key[:2] == (label, run) for row in found.values()]
-    windows = rows and all(
-        isinstance(row.note, str) and "window" in json.loads(row.parameters) for row in rows
-    )
-    return rows[0].note if windows else None
-
-
-def _why(found: dict[str, Any] | None, measure: str, window: str | None) -> str | None:
-    """Why a run has no value; None where it has one."""
-    if not found:
-        return window or NOT_EVALUATED
-    row = next(iter(found.values()))
-    if isinstance(row.note, str):
-        return row.note
-    return None if math.isfinite(found[measure].value) else NOT_FINITE
-
-
-def _note(reasons: Sequence[tuple[int, str | None]]) -> str | None:
-    known = dict.fromkeys(reason for _, reason in reasons if reason is not None)
-    if len(known) == 1 and all(reason is not None for _, reason in reasons):
-        return next(iter(known))
-    parts = []
-    for reason in known:
-        seeds = [str(seed) for seed, own in reasons if own == reason]
-        parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}")
+def _note(why: Mapping[int, str], is_all: bool) -> str | None:
+    """Why seeds have no value, with the seeds where others have one or another reason."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for seed, reason in why.items():
+        reasons[reason].append(str(seed))
+    if len(reasons) == 1 and is_all:
+        return next(iter(reasons))
+    parts = (f"seed{'s' * (len(own) > 1)} {', '.join(own)}: {reason}" for reason, own in reasons.items())
     return "; ".join(parts) or None
 
 
-def _ordered(panels: Sequence[Panel]) -> list[Panel]:
-    """Panels with the best curves first: at the decisive length of the first panel that has them, then from
-    the longest length on."""
-    order: dict[str, int] = {}
-    for panel in panels:
-        lengths = [panel.decisive_length, *reversed(panel.lengths)]
-        keys = {}
-        for label in panel.labels:
-            means = [panel.mean(label, length) for length in lengths]
-            keys[label] = [(mean is None, panel.sign * (mean or 0.0)) for mean in means], label
-        for label in sorted(keys, key=keys.__getitem__):
-            order.setdefault(label, len(order))
-    return [replace(panel, labels=sorted(panel.labels, key=order.__getitem__)) for panel in panels]
+def _signed(panel: pd.DataFrame) -> pd.DataFrame:
+    """Means by encoding and length, in the order of the panel; a lower one is better."""
+    sign = 1 if panel["lower_is_better"].iloc[0] else -1
+    return sign * panel.pivot_table("mean", "encoding", "length", "first", dropna=False, sort=False)
 
 
-def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[dict[str, Any]]:
-    """The rows of a panel, with intervals, differences and ranks."""
-    units = dict.fromkeys(sample.unit for sample in panel.samples.values())
-    interval = basis.named("s or ".join(units) or "document")
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    effective = {label: _effective_length(panel, label) for label in panel.labels}
-    any_pairs = any(sum(one == length for _, one in panel.samples) > 1 for length in panel.lengths)
-    for length in panel.lengths:
-        there = [label for label in panel.labels if (label, length) in panel.samples]
-        there.sort(key=lambda label: panel.sign * panel.samples[label, length].mean)
+def _order(panel: pd.DataFrame) -> list[str]:
+    """Labels by their means at the decisive length, then from the longest length on."""
+    _, decisive = lengths_of(panel)
+    means = _signed(panel).fillna(math.inf)
+    keys = means[[decisive, *sorted(means.columns, reverse=True)]]
+    return sorted(keys.index, key=lambda label: (keys.loc[label].tolist(), label))
+
+
+def _compared(panel: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Intervals, differences and ranks of the samples of a panel, by encoding and length."""
+    import pandas as pd
+
+    samples = {(row.encoding, row.length): row.sample for row in panel.itertuples() if row.sample is not None}
+    sign = 1 if panel["lower_is_better"].iloc[0] else -1
+    # A protocol that scored one document takes the documents from the intervals of no other.
+    basis = basis_of([*samples.values()])
+    interval = basis.named("s or ".join(dict.fromkeys(one.unit for one in samples.values())) or "document")
+    several = panel.groupby("length")["sample"].count().max() > 1
+    labels, rows = panel["encoding"].unique(), []
+    effective = {label: effective_length(curve) for label, curve in panel.groupby("encoding")}
+    for length in panel["length"].unique():
+        there = [label for label in labels if (label, length) in samples]
+        there.sort(key=lambda label: sign * samples[label, length].mean)
         pairs: dict[tuple[str, str], Difference] = {}
         for one, other in combinations(there, 2):
-            pairs[one, other] = difference(panel.samples[one, length], panel.samples[other, length], basis)
+            pairs[one, other] = difference(samples[one, length], samples[other, length], basis)
             pairs[other, one] = -pairs[one, other]
         unranked = "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None))
-        ranked = {}
-        if pairs and not unranked:
-            ranked = ranks(there, {pair for pair, one in pairs.items() if one.sign == panel.sign})
-        for label in panel.labels:
-            sample = panel.samples.get((label, length))
+        worse = {pair for pair, one in pairs.items() if one.sign == sign}
+        ranked = ranks(there, worse) if pairs and not unranked else {}
+        for label in labels:
+            sample = samples.get((label, length))
             low, high = sample.interval(basis) if sample else UNKNOWN
             to_reference, behind = pairs.get((label, reference)), pairs.get((label, next(iter(there), "")))
-            rows[label, length] = {
-                "panel": number, **panel.about, **panel.cells[label, length],
-                "low": low, "high": high, "interval": interval if low is not None else None,
-                "rank": ranked.get(label), "unranked": unranked,
-                "reference": reference if any_pairs else None,
+            longest, at_least = effective[label]
+            rows.append({
+                "encoding": label, "length": length, "low": low, "high": high,
+                "interval": interval if low is not None else None,
+                "rank": ranked.get(label), "unranked": unranked, "reference": reference if several else None,
                 **_columns("difference", to_reference), **_columns("behind", behind),
                 "no_interval": to_reference.why if to_reference else "",
-                **dict(zip(("effective_length", "effective_length_at_least"), effective[label], strict=True)),
-            }  # fmt: skip
-    return [rows[label, length] for label in panel.labels for length in panel.lengths]
-
-
-def _effective_length(panel: Panel, label: str) -> tuple[int | None, bool]:
-    cells = {length: panel.cells[label, length] for length in panel.lengths}
-    trained = next(iter(cells.values()))["train_length"]
-    return effective_length(panel.about["protocol"], panel.about["measure"], trained, cells)
+                "effective_length": longest, "effective_length_at_least": at_least,
+            })  # fmt: skip
+    return pd.DataFrame(rows, dtype=object).astype({"length": int})
 
 
 def _columns(name: str, one: Difference | None) -> dict[str, float | None]:
     ends = (one.value, one.low, one.high) if one else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
+
+def effective_length(curve: pd.DataFrame) -> tuple[int | None, bool]:
+    """The largest tested length up to which every tested length, from the trained one on, keeps its score.
+
+    An accuracy keeps `SHARE_KEPT` of the one at the trained length. A loss exceeds the one at the trained
+    length by at most `NATS_LOST`, and counts under `fixed_targets` only: in other protocols longer windows
+    lower the loss of any model.
+
+    Args:
+        curve: the rows of an encoding in a panel.
+
+    Returns: the length, None where it is not defined; and whether it is only a lower bound, because the score
+        is kept at every tested length.
+    """
+    first = curve.iloc[0]
+    is_rate = first["measure"] == "accuracy"
+    if not is_rate and (first["protocol"] != "fixed_targets" or "loss_nats" not in curve):
+        return None, False
+    scores = curve.set_index("length")["mean" if is_rate else "loss_nats"].sort_index()
+    scores = scores[scores.index >= first["train_length"]]
+    base = scores.get(first["train_length"], math.nan)
+    if math.isnan(base) or (is_rate and base < LEARNED):
+        return None, False
+    kept = scores >= SHARE_KEPT * base if is_rate else scores <= base + NATS_LOST
+    return int(kept.index[kept.cumprod().astype(bool)].max()), bool(kept.all())
 
 
 def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
@@ -289,11 +288,10 @@ def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
     Returns: the results; protocol, parameters and encoding of the others.
     """
     rows = results.rows
-    keys = ["protocol", "parameters", "targets"]
-    counts = rows[rows["note"].isna()].groupby(keys)["encoding"].nunique()
+    counts = rows[rows["note"].isna()].groupby(KIND)["encoding"].nunique()
     several = {kind[0] for kind, count in counts.items() if count > 1}
     alone = {kind for kind, count in counts.items() if count < 2 and kind[0] in several}
-    dropped = rows[keys].apply(tuple, axis=1).isin(alone) if len(rows) else []
+    dropped = rows[KIND].apply(tuple, axis=1).isin(alone) if len(rows) else []
     out = rows[dropped]
     kinds = out.loc[out["note"].isna(), ["protocol", "parameters", "encoding"]].drop_duplicates()
     return replace(results, rows=rows[~dropped]), [*kinds.itertuples(index=False, name=None)]
@@ -310,22 +308,16 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     length = int(common.index.max()) if len(common) and len(common.columns) else None
     made = {}
     for label in table["encoding"].unique():
-        runs = [
-            results.runs[run] for run in results.rows.loc[results.rows["encoding"] == label, "run"].unique()
-        ]
+        paths = results.rows.loc[results.rows["encoding"] == label, "run"].unique()
+        speeds = [speed for path in paths if (speed := results.runs[path].speed) is not None]
+        counts = [results.runs[path].card.get("parameters", {}) for path in paths]
         at = first[(first["encoding"] == label) & (first["length"] == length)]
-        counts = [run.card.get("parameters", {}) for run in runs]
         made[label] = {
             "added_parameters": max(one.get("positional", 0) for one in counts),
             "parameters": max(one.get("total", 0) for one in counts),
-            "training_tokens_per_second": _mean(run.speed for run in runs),
+            "training_tokens_per_second": statistics.fmean(speeds) if speeds else None,
             "evaluation_tokens_per_second": at["tokens_per_second"].squeeze() if len(at) else None,
             "evaluation_length": length,
             "peak_memory_mb": at["peak_memory_mb"].squeeze() if len(at) else None,
         }
     return pd.DataFrame.from_dict(made, orient="index")
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None and not math.isnan(value)]
-    return statistics.fmean(known) if known else None

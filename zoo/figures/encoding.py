@@ -111,18 +111,14 @@ def labels_of(specs: Sequence[Any]) -> list[str]:
 def build(spec: Any, sizes: Sizes) -> tuple[EncodingStack, bool]:
     """The encodings of a small decoder (an encoder where they need one) in evaluation mode, and whether
     weights that start near zero were drawn at random."""
-    stack = stack_of(spec, Size(sizes.d_model, sizes.heads, LAYERS, sizes.trained, causal=True, layer=0))
-    return stack, draw_small_weights(stack)
-
-
-def stack_of(spec: Any, size: Size) -> EncodingStack:
-    """The encodings of a decoder, or of an encoder where they need one, in evaluation mode."""
+    size = Size(sizes.d_model, sizes.heads, LAYERS, sizes.trained, causal=True, layer=0)
     try:
-        return EncodingStack(spec, size).eval()
+        stack = EncodingStack(spec, size).eval()
     except InputError as error:
         if "is not for a decoder" not in str(error):
             raise
-        return EncodingStack(spec, replace(size, causal=False)).eval()
+        stack = EncodingStack(spec, replace(size, causal=False)).eval()
+    return stack, draw_small_weights(stack)
 
 
 @torch.no_grad()

@@ -25,12 +25,11 @@ NEAR_ZERO = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The encodings of one layer at positions 0 .. `length` - 1, or with all tokens at 0 unless `moved`."""
+    """The encodings of one layer at positions 0 .. `length` - 1."""
 
     encodings: Sequence[Encoding]
     size: Size
     length: int
-    moved: bool = True
 
     @cached_property
     def view(self) -> LayerEncodings:
@@ -41,9 +40,6 @@ class Layer:
         """Of each encoding, at its own positions in evaluation."""
         ids = torch.arange(self.length)
         places = [one.positions(ids, 1) if one.uses("positions") else ids for one in self.encodings]
-        if not self.moved:
-            pairs = zip(self.encodings, places, strict=True)
-            places = [torch.zeros_like(pos) if one.reads_positions else pos for one, pos in pairs]
         return [AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids) for pos in places]
 
     def uses(self, *hooks: str) -> bool:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.figures.curves import pictures
-from zoo.reports.csv_export import as_csv
+from zoo.reports.compare import write_report
 from zoo.reports.page import Section, section_html
 from zoo.reports.report import Report
-from zoo.reports.sections import parts
+from zoo.reports.tables import parts
 from zoo.reports.text import console
-from zoo.reports.write import write_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,17 +26,14 @@ class Comparison:
     report: Report
 
     @property
-    def verdict(self) -> str:
-        """The findings as a sentence."""
+    def verdict(self) -> tuple[str, ...]:
+        """The findings and their limits."""
         return self.report.verdict
 
-    @cached_property
+    @property
     def table(self) -> pd.DataFrame:
-        """A row for each encoding, protocol and length, with the columns of compare.csv."""
-        import pandas as pd
-
-        # `none` and `nan` are names of encodings; only an empty cell is missing.
-        return pd.read_csv(io.StringIO(as_csv(self.report)), keep_default_na=False, na_values=[""])
+        """A row for each encoding, protocol and length, as in compare.csv."""
+        return self.report.table
 
     @cached_property
     def pictures(self) -> dict[str, bytes]:
@@ -57,9 +52,9 @@ class Comparison:
         return f"<Comparison: {self.report.title}>"
 
     def __str__(self) -> str:
-        return f"{console(self.report)}\n\n{self.verdict}"
+        return "\n- ".join([f"{console(self.report)}\n\nVerdict:", *self.verdict])
 
     def _repr_html_(self) -> str:
         png = base64.b64encode(self.pictures.get(".png", b"")).decode()
         picture = f'<img style="max-width: 100%" src="data:image/png;base64,{png}">' if png else ""
-        return picture + section_html(Section("", [self.verdict, *parts(self.report)]))
+        return picture + section_html(Section("Verdict", [self.verdict, *parts(self.report)]))

@@ -15,15 +15,20 @@ from zoo.comparison.comparable import (
     is_of_the_encoding,
     value_as_text,
 )
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import read_runs
+from zoo.comparison.runs import RunInfo, read_runs
 from zoo.console import table
 from zoo.errors import InputError
+from zoo.figures.curves import pictures
 from zoo.figures.style import check_panels
+from zoo.files import atomic_write, is_disk_full
 from zoo.recipe.diff import ENCODING, flatten, is_among
-from zoo.reports.report import OUT, Report, build
-from zoo.reports.text import console, terminal
-from zoo.reports.write import validate_out, write_report
+from zoo.reports.report import NOT_COMPARABLE, OUT, Report, build
+from zoo.reports.tables import report_page
+from zoo.reports.text import console, markdown, terminal
+
+TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
+PICTURES = (".png", ".svg", ".pdf")
+FILES = (TABLE, DATA, *(f"compare{ending}" for ending in PICTURES), PAGE)
 
 
 def compare(
@@ -53,8 +58,48 @@ def compare(
     print(console(report, *terminal()), flush=True)
     written = write_report(report, out, panels)
     print(f"\ntables, plots and page: {', '.join(map(str, written))}")
-    print(f"\n{report.verdict}", flush=True)
+    print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)
     return report
+
+
+def validate_out(folder: Path) -> None:
+    """Raise InputError for a folder of something else, whose index.html would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / DATA).exists():
+        raise InputError(f"{folder} holds other files; choose another folder with --out")
+
+
+def write_report(report: Report, folder: Path, panels: Sequence[str] | None = None) -> list[Path]:
+    """Write all files of a comparison; without a picture where nothing is finite.
+
+    Args:
+        panels: the protocols in the picture; by default all.
+
+    Raises:
+        InputError: the folder holds other files, or cannot be written.
+    """
+    validate_out(folder)
+    title = f"{NOT_COMPARABLE} (--force): {report.title}" if report.differences else report.title
+    # compare.csv comes first: it marks the folder as a comparison.
+    files: dict[str, str | bytes] = {DATA: report.table.to_csv(index=False), PAGE: report_page(report)}
+    table = report.summary
+    table = table[table["protocol"].isin(panels)] if panels else table
+    drawn = {f"compare{ending}": content for ending, content in pictures(table, title, PICTURES).items()}
+    files |= drawn | {TABLE: markdown(report, [*drawn][:1])}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            atomic_write(folder / name, content)
+        for name in set(FILES) - set(files):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise _unwritable(folder, error) from error
+    return [folder / name for name in FILES if name in files]
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
 
 
 def diff(first: Path, second: Path) -> str:

@@ -1,4 +1,4 @@
-"""`zoo draw`: figures of encodings, of trained models and of words, as files."""
+"""`zoo draw`: figures of encodings and of trained models, as files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from zoo import registry
 from zoo.console import waiting
 from zoo.errors import InputError, Problem, collect, hint
-from zoo.figures import encoding, grid, model, tokens
+from zoo.figures import encoding, grid, model
 from zoo.figures.grid import Columns
 from zoo.figures.style import check_panels
 from zoo.files import atomic_write, read_text
@@ -62,20 +62,6 @@ def draw_runs(
     _write(found, model.TITLE, out, panels, [one.absolute().name for one in paths])
 
 
-def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
-    """Draw the words of a text under each encoding as a page (.html) of point clouds."""
-    check_suffix(out, (".html",))
-    clouds, words = tokens.clouds(read_specs(what), text)
-    about = (
-        "Each dot is a word; the darker, the earlier. The vectors are random and fixed by the word. All "
-        "clouds have the same projection."
-    )
-    sections = [Section(one.label, [tokens.figure(one, words), one.caption]) for one in clouds]
-    path = out or Path(f"{_file_name([one.label for one in clouds])}.html")
-    atomic_write(path, page("Words without position and with it", [Section("", [about]), *sections]))
-    print(f"{len(words)} words of {', '.join(one.label for one in clouds)}: {path}")
-
-
 def is_run(text: str) -> bool:
     """Whether an argument is the path of a run: not a plugin's file, and not the name of an encoding."""
     if text.startswith(("{", "[")) or text.endswith(".py") or ".py:" in text:
@@ -119,10 +105,10 @@ def _named(text: str) -> list[Any]:
     return [name] if name else names
 
 
-def check_suffix(out: Path | None, suffixes: Sequence[str] = SUFFIXES) -> None:
+def check_suffix(out: Path | None) -> None:
     """Raise InputError for a file in a format that is not written."""
-    if out is not None and out.suffix.lower() not in suffixes:
-        raise InputError(f"--out {out}: the name must end in {' or '.join(suffixes)}")
+    if out is not None and out.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--out {out}: the name must end in {' or '.join(SUFFIXES)}")
 
 
 def _write(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import command, options
 from zoo.comparison.frame import MEASURES
+from zoo.comparison.runs import command, options
 from zoo.console import table
 from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_runs

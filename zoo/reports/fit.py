@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoo.comparison.commands import command
+from zoo.comparison.runs import command
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.reports.run_folder import show_results

@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo.comparison.caveats import Caveat, of_runs
-from zoo.comparison.commands import command, evaluate_command
 from zoo.comparison.frame import Results
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import read_runs
+from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
 from zoo.errors import InputError
@@ -18,7 +16,7 @@ from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
 from zoo.reports.report import Report, about_runs, build
-from zoo.reports.sections import report_page
+from zoo.reports.tables import report_page
 from zoo.runs.folder import CARD, METRICS, RECIPE
 
 OUT = Path("report.html")
@@ -59,8 +57,8 @@ def report(
         Section("The runs", [*_runs(runs)]),
     ]
     atomic_write(out, report_page(made, sections))
-    if made.verdict:
-        print(made.verdict)
+    for one in made.verdict:
+        print(one)
     print(f"done: {out} has all of {len(runs)} run{'s' * (len(runs) > 1)}; open it in a browser", flush=True)
     return made
 

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
 from zoo.comparison.caveats import Caveat
-from zoo.comparison.commands import command, evaluate_command, options
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.findings import verdict
-from zoo.comparison.frame import Results, chosen
-from zoo.comparison.labels import Series, series_of, unique
+from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import read_runs, training_speed, validated_recipe
+from zoo.comparison.runs import (
+    RunInfo,
+    command,
+    evaluate_command,
+    options,
+    read_runs,
+    training_speed,
+    validated_recipe,
+)
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement
@@ -32,6 +37,14 @@ OUT = Path("comparison")
 NOT_COMPARABLE = "NOT COMPARABLE"
 VARIES = "differs"
 TOKENIZER = ("card", "fingerprint.tokenizer")
+COLUMNS = (
+    "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
+    "interval", "rank", "reference", "difference", "difference_low", "difference_high",
+    "effective_length", "effective_length_at_least", "seeds", "measured", "counted", "count", "note",
+    "added_parameters", "parameter_count", "training_tokens_per_second",
+    "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
+)  # fmt: skip
+"""Columns of compare.csv."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,7 @@ class Report:
 
     Attributes:
         summary: `zoo.comparison.statistics.summary`; empty where nothing was measured.
+        verdict: the items of a list (`zoo.comparison.findings.verdict`).
         costs: `zoo.comparison.statistics.costs`.
         differences: why the runs are not comparable; empty if they are.
         about: names and values that all runs share.
@@ -55,13 +69,25 @@ class Report:
     about: tuple[tuple[str, str], ...] = ()
     command: str = ""
     caveats: tuple[Caveat, ...] = ()
-    verdict: str = ""
+    verdict: tuple[str, ...] = ()
     subject: str = "encoding"
 
     @property
     def panels(self) -> list[pd.DataFrame]:
         """The rows of each protocol with its parameters."""
         return [panel for _, panel in self.summary.groupby("panel", sort=False)]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The summary with the costs of each encoding, as compare.csv has it."""
+        comparable = f"no: {'; '.join(self.differences)}" if self.differences else "yes"
+        if self.subject != "encoding":
+            comparable = f"as {self.subject}s, in bits per byte of the same documents"
+        own = self.costs.rename(columns={"parameters": "parameter_count"})
+        own = own[["added_parameters", "parameter_count", "training_tokens_per_second"]]
+        table = self.summary.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})
+        table = table.join(own, on="encoding").assign(comparable=comparable)
+        return table[[*COLUMNS]].astype(dict.fromkeys(("rank", "count", "effective_length"), "Int64"))
 
 
 def build(
@@ -174,7 +200,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         costs=costs(results, table) if card and len(table) else costs(results, table[:0]),
         about=tuple(about_runs(runs)),
         caveats=(*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
-        verdict=verdict(table) if table["encoding"].nunique() > 1 else "",
+        verdict=verdict(table) if table["encoding"].nunique() > 1 else (),
     )  # fmt: skip
 
 

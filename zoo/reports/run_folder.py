@@ -10,16 +10,17 @@ evaluation/
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import PAGE, locked, read_measurements
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
-from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.report import run_report
-from zoo.reports.sections import report_page
+from zoo.reports.tables import report_page
 from zoo.reports.text import console, markdown, terminal
 from zoo.runs.folder import RESULTS
 
@@ -37,6 +38,17 @@ def show_results(folder: Path, measurements: Sequence[Measurement], name: str | 
         report = run_report(folder, measured)
         atomic_write(file.with_suffix(".csv"), rows_as_csv(flat_rows(measured)))
         atomic_write(file.with_suffix(".md"), markdown(report))
-        for ending, picture in pictures(report.summary).items():
+        drawn = pictures(report.summary)
+        for ending, picture in drawn.items():
             atomic_write(file.with_suffix(ending), picture)
-        atomic_write(folder / PAGE, report_page(report))
+        atomic_write(folder / PAGE, report_page(report, svg=drawn.get(".svg", b"")))
+
+
+def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """A line for each row of `lengths.json`, the note last; mappings are JSON."""
+    import pandas as pd
+
+    table = pd.DataFrame(rows, dtype=object).map(
+        lambda one: json.dumps(one) if isinstance(one, dict) else one
+    )
+    return table[sorted(table, key="note".__eq__)].to_csv(index=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from zoo.reports.page import Code, Folded, Part, Table, Warned
 from zoo.reports.report import Report
-from zoo.reports.sections import parts
+from zoo.reports.tables import parts
 
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
@@ -78,7 +78,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     shown += [f"![{name}]({name})" for name in pictures]
     explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
     shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
-    shown += [f"## Verdict\n\n{_plain(report.verdict)}"] if report.verdict else []
+    shown += ["## Verdict", "\n".join(f"- {_plain(one)}" for one in report.verdict)] if report.verdict else []
     for part in parts(report):
         match part:
             case Table():

@@ -22,7 +22,7 @@ from zoo.launch.devices import cpu_cores, number_of_devices
 from zoo.launch.ranks import PARENT
 from zoo.recipe import to_yaml_line
 from zoo.recipe.trainer import TrainerConfig
-from zoo.reports.write import validate_out
+from zoo.reports.compare import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.choice import choose
 from zoo.sweep.grid import Grid
