@@ -24,7 +24,7 @@ from zoo.files import atomic_write, is_disk_full
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.report import NOT_COMPARABLE, OUT, Report, build
 from zoo.reports.tables import report_page
-from zoo.reports.text import console, markdown, terminal
+from zoo.reports.text import console, markdown, terminal_width
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
 PICTURES = (".png", ".svg", ".pdf")
@@ -55,7 +55,7 @@ def compare(
     if panels:
         check_panels(panels, report.summary["protocol"])
         report = replace(report, command=f"{report.command} --panels {','.join(panels)}")
-    print(console(report, *terminal()), flush=True)
+    print(console(report, terminal_width()), flush=True)
     written = write_report(report, out, panels)
     print(f"\ntables, plots and page: {', '.join(map(str, written))}")
     print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)

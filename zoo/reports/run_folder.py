@@ -21,7 +21,7 @@ from zoo.figures.curves import pictures
 from zoo.files import atomic_write
 from zoo.reports.report import run_report
 from zoo.reports.tables import report_page
-from zoo.reports.text import console, markdown, terminal
+from zoo.reports.text import console, markdown, terminal_width
 from zoo.runs.folder import RESULTS
 
 
@@ -31,7 +31,7 @@ def show_results(folder: Path, measurements: Sequence[Measurement], name: str | 
     Args:
         name: of the run in the title; by default that in its recipe.
     """
-    print(console(run_report(folder, measurements, name), *terminal()) + "\n", flush=True)
+    print(console(run_report(folder, measurements, name), terminal_width()) + "\n", flush=True)
     file = folder / RESULTS
     with locked(folder):
         measured = read_measurements(folder)

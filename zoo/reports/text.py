@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 import shutil
 import sys
@@ -13,28 +12,23 @@ from zoo.reports.page import Code, Folded, Part, Table, Warned
 from zoo.reports.report import Report
 from zoo.reports.tables import parts
 
-BOLD, PLAIN = "\033[1m", "\033[0m"
+
+def terminal_width() -> int | None:
+    """The columns of the terminal; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def terminal() -> tuple[int | None, bool]:
-    """The width of the terminal, None where the output goes elsewhere, and whether it shows bold."""
-    if not sys.stdout.isatty():
-        return None, False
-    return shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ
-
-
-def console(report: Report, width: int | None = None, bold: bool = False) -> str:
+def console(report: Report, width: int | None = None) -> str:
     """The report without its verdict.
 
     Args:
         width: of the terminal; a wider table is printed without intervals, and says so.
-        bold: print the best values in bold.
     """
     shown = []
     for part in [report.title, *parts(report)]:
         match part:
             case Table():
-                shown.append(_table_text(part, width, bold))
+                shown.append(_table_text(part, width))
             case Warned(text, reasons):
                 shown.append("\n  ".join([f"{text}:", *reasons]))
             case Folded(summary, lines):
@@ -48,22 +42,17 @@ def _item(part: Part) -> str:
     return f"    {part.text}" if isinstance(part, Code) else f"- {part}"
 
 
-def _table_text(table: Table, width: int | None, bold: bool) -> str:
+def _table_text(table: Table, width: int | None) -> str:
     rows, notes = [table.header, *table.rows], [*table.notes]
     if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
         rows = [[name, *(re.sub(r" \([^()]*\d\)", "", cell) for cell in cells)] for name, *cells in rows]
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
-    lines, widths = [], _widths(rows)
-    for index, (name, *cells) in enumerate(rows):
-        aligned = [name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]
-        if bold:
-            aligned = [
-                f"{BOLD}{cell}{PLAIN}" if (index - 1, column - 1) in table.bold else cell
-                for column, cell in enumerate(aligned)
-            ]
-        lines.append("  ".join(aligned).rstrip())
-    title = table.caption
-    return "\n".join([f"{BOLD}{title}{PLAIN}" if bold else title, *lines, *notes])
+    widths = _widths(rows)
+    lines = [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
+        for name, *cells in rows
+    ]
+    return "\n".join([table.caption, *lines, *notes])
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
