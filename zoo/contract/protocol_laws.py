@@ -14,8 +14,9 @@ from zoo.contract.dataset_laws import recipe_with
 from zoo.contract.law import Law, Outcome, Trial, failed, law, passed
 from zoo.data import open_data
 from zoo.evaluation.measure import measure
-from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.measurement import Measurement, merged
 from zoo.registry import Description
+from zoo.runs.load import LoadedRun
 from zoo.tasks import build_task
 
 LENGTHS = [17, 33]
@@ -51,7 +52,8 @@ class ProtocolSubject:
         return self.name
 
     def measured(self, lengths: list[int] = LENGTHS) -> list[Measurement]:
-        return measure(self.task, self.source, Path(), Path("last.ckpt"), lengths=lengths)
+        run = LoadedRun(Path(), Path("last.ckpt"), Path(), self.task)
+        return merged(measure(run, self.source, lengths))
 
     def rows(self) -> list[dict[str, Any]]:
         return [row.model_dump(exclude=TIMED) for one in self.measured() for row in one.rows]
