@@ -9,9 +9,9 @@ import pytest
 
 from zoo import registry
 from zoo.data import open_data
-from zoo.data.answers import Answers
 from zoo.data.draws import is_held_out
 from zoo.data.max_index import MaxIndex
+from zoo.data.questions.answers import Answers
 from zoo.evaluation.measure import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve
 

@@ -33,7 +33,7 @@ class Algorithmic(Questions, Dataset):
         return self.tokens(self.smallest)
 
     def open(self, recipe: Recipe) -> DataSource:
-        from zoo.data.answers import Answers
+        from zoo.data.questions.answers import Answers
         from zoo.data.source import GeneratedSource
 
         names = [option.name for option in datasets.describe(self.name).options]

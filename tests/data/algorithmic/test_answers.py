@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from zoo.data.answers import Answers
+from zoo.data.questions.answers import Answers
 from zoo.errors import InputError
 
 LENGTH = 48

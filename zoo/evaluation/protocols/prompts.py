@@ -12,8 +12,8 @@ from torch.utils.data import Dataset
 
 from zoo import registry
 from zoo.data.blocks import NOT_SCORED
+from zoo.data.questions.text import TextQuestionsDataset
 from zoo.data.source import DataSource
-from zoo.data.text_questions import TextQuestionsDataset
 from zoo.evaluation.protocols.accuracy import plan_examples, score_examples
 from zoo.evaluation.protocols.protocol import MeasurementPlan, Protocol, make_targets
 from zoo.recipe.sections import construct, questions_section

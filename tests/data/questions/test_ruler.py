@@ -8,8 +8,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from zoo import registry
 from zoo.data import open_data
+from zoo.data.questions.text import LONG_NAMES, NAMES
 from zoo.data.text.tokenizer import TextTokenizer
-from zoo.data.text_questions import LONG_NAMES, NAMES
 from zoo.errors import InputError
 from zoo.recipe import resolve
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from zoo.data.answers import Answers
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.draws import Chance
+from zoo.data.questions.answers import Answers
+from zoo.data.questions.text import TextQuestions, TextQuestionsDataset
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
-from zoo.data.text_questions import TextQuestions, TextQuestionsDataset
 from zoo.errors import InputError, Problem
 from zoo.fields import Positive
 from zoo.registry import register

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from zoo import registry
-from zoo.data.answers import Answers
 from zoo.data.draws import Chance, Draws
 from zoo.data.questions import AHEAD, Questions
+from zoo.data.questions.answers import Answers
 from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache

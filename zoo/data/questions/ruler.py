@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from zoo.data.draws import Chance
-from zoo.data.text_questions import (
+from zoo.data.questions.text import (
     LONG_NAMES,
     NAMES,
     TextQuestions,
