@@ -11,6 +11,7 @@ WRONG = {
     "rerope": {"window": 0, "leak": 1.5},
     "self_extend": {"window": 0, "group": 0},
     "string": {"window": 0, "local": 0},
+    "dual_chunk": {"longest": 0, "window": 0},
     "fope": {"base": 1.0, "gain": -0.1},
     "hard_alibi": {"masked": -1},
     "xpos": {"base": 1.0, "scale_base": 0.0},
