@@ -10,6 +10,10 @@ WRONG = {
     "rope_clipped": {"base": 0.0, "clipped": 1.1},
     "rerope": {"window": 0, "leak": 1.5},
     "self_extend": {"window": 0, "group": 0},
+    "string": {"window": 0, "local": 0},
+    "dual_chunk": {"longest": 0, "window": 0},
+    "fope": {"base": 1.0, "gain": -0.1},
+    "hard_alibi": {"masked": -1},
     "xpos": {"base": 1.0, "scale_base": 0.0},
     "pope": {"base": 1.0},
     "sinusoidal": {"base": 0.5},
@@ -20,6 +24,7 @@ WRONG = {
     "dape": {"hidden": 0},
     "shaw": {"max_distance": 0},
     "transformer_xl": {"clamp": 0},
+    "pose": {"max_position": 0},
     "shape": {"max_offset": 0, "evaluation_offset": -1},
     "cape": {"max_global_shift": -1.0, "max_local_shift": float("nan"), "max_scale": 0.5},
     "drope": {"scale": -0.1, "factor": 0.5},
@@ -29,7 +34,7 @@ WRONG = {
 def test_a_number_out_of_bounds_is_refused_with_its_key(mapping):
     for name, options in WRONG.items():
         made = mapping("text")
-        inside = {"of": "sinusoidal"} if name in ("cape", "shape", "dape") else {}
+        inside = {"of": "sinusoidal"} if name in ("cape", "shape", "pose", "dape") else {}
         made["model"] = {**made["model"], "encoding": {"name": name, **inside, **options}}
         with pytest.raises(InputError) as caught:
             resolve(made)

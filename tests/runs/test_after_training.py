@@ -90,7 +90,7 @@ def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why)
     (problem,) = caught.value.problems
     assert problem.key == key and problem.where == str(rope)
     # The message lists what can be changed here.
-    for may in ("data.root", "model.encoding.factor", "model.encoding (to rerope or self_extend)"):
+    for may in ("data.root", "model.encoding.factor", "model.encoding (to ", "rerope", "self_extend"):
         assert may in problem.message
 
 

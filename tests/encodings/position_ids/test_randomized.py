@@ -205,6 +205,48 @@ def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-5)
 
 
+# Real numbers in place of integers.
+
+
+@pytest.mark.parametrize("of", ["sinusoidal", "rope", "alibi"])
+def test_continuous_positions_are_sorted_uniform_numbers(of, model_of, tokens, agree):
+    row = tokens(3, 12)
+    model, inner = model_of(randomized(of, max_position=300, continuous=True)).train(), model_of(of)
+    torch.manual_seed(5)
+    got = model(row)
+    torch.manual_seed(5)
+    positions = torch.tensor(sorted(300 * number for number in torch.rand(300)[:12].tolist()))
+    against = "a loop over the draw of real numbers"
+    agree(got, inner(row, positions=positions), encoding="randomized", against=against)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_continuous_draws_are_uniform_in_training_and_outside(training, size_of):
+    most = 3000
+    encoding = build_encoding(randomized(max_position=most, continuous=True), size_of()).train(training)
+    got = encoding.positions(torch.arange(most), 1)
+    assert got.dtype == torch.float32 and (got.diff() >= 0).all() and got.min() >= 0 and got.max() <= most
+    # The largest distance to the uniform distribution exceeds 1.95 / sqrt(n) once in 1,000 draws.
+    assert (got / most - torch.arange(most) / most).abs().max() < 1.95 / most**0.5
+    assert (got - got.round()).abs().mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_continuous_positions_outside_training_are_fixed(model_of, tokens, size_of):
+    row = tokens(1, 9)
+    for evaluation in ("draw", "spread", "plain"):
+        model = model_of(randomized(evaluation=evaluation, continuous=True))
+        first = model(row)
+        torch.rand(1)
+        assert torch.equal(model(row), first)
+        padded = torch.cat((tokens(1, 5), row), 1)
+        got = model(padded, torch.arange(14)[None] >= 5)[:, 5:]
+        torch.testing.assert_close(got, first, rtol=0, atol=1e-5)
+    encoding = build_encoding(
+        randomized(max_position=100, evaluation="spread", continuous=True), size_of(length=3)
+    ).eval()
+    assert encoding.positions(torch.arange(3), 1).tolist() == [25, 50, 75]
+
+
 # Identity and limits.
 
 
@@ -238,6 +280,7 @@ def test_impossible_specs_are_refused(model_of):
         (randomized("none"), "'none' reads no positions"),
         (randomized(max_position=15), "max_position 15 is below the trained length 17"),
         (randomized("sinusoidal", draw="layer"), "'sinusoidal' is met once, before the first layer"),
+        (randomized("t5", continuous=True), "'t5' takes integer positions from 0 on only"),
     ):
         with pytest.raises(InputError, match=f"encoding 'randomized': {message}"):
             model_of(spec)

@@ -24,17 +24,22 @@ class Randomized(Wrapper):
     Options:
         of: the encoding that sees these positions. A learned table must have max_position rows.
         max_position: how many positions there are to draw from, in tokens; no sequence can be longer.
+        continuous: whether positions are real numbers, drawn one by one from U(0, max_position) (random float
+            sampling, Shimizu, Taniguchi, Matsuo 2026, arXiv:2602.14050). The wrapped encoding must be defined
+            between positions.
         draw: `once` for all layers, or each `layer` for itself, as the authors' code does for encodings that
             enter in attention (rotary, ALiBi, relative). Layers of an `interleave` that place their tokens in
             ways of their own draw for themselves in either case.
         evaluation: what happens outside training. `draw`: positions are drawn here too, as published; the
             draw is fixed by the length of the sequence, so that the same tokens always give the same result,
-            and touches no random state. `spread`: i stands at the mean of its draws, rounded down.
-            `plain`: 0, 1, 2 ... . The first two need the length beforehand and cannot decode with a cache.
+            and touches no random state. `spread`: i stands at the mean of its draws, rounded down unless
+            `continuous`. `plain`: 0, 1, 2 ... . The first two need the length beforehand and cannot decode
+            with a cache.
 
     For ALiBi and relative encodings the authors' code draws distances, the same ones seen from every query;
     here positions are drawn throughout, and distances are their differences. Checked against a loop over the
     draw, statistics of the draws, and identity: with max_position the length of the sequence, it is plain.
+    `continuous` was written from the paper's description and checked against a loop alone.
     """
 
     formula = (
@@ -52,6 +57,7 @@ class Randomized(Wrapper):
         *,
         of: Encoding,
         max_position: int = 2048,
+        continuous: bool = False,
         draw: Literal["once", "layer"] = "once",
         evaluation: Literal["draw", "spread", "plain"] = "draw",
     ):
@@ -64,9 +70,14 @@ class Randomized(Wrapper):
                 f"positions are drawn from 0 to {max_position - 1}, but {of.name!r} has only "
                 f"{of.num_positions}: give it table_length: {max_position}, or draw from fewer"
             )
+        if continuous and of.integer_positions:
+            raise ValueError(
+                f"{of.name!r} takes integer positions from 0 on only, and continuous draws real numbers"
+            )
         if draw == "layer" and of.uses("embed"):
             raise ValueError(f"{of.name!r} is met once, before the first layer: draw must be once, not layer")
         self.max_position = max_position
+        self.continuous = continuous
         self.evaluation = evaluation
         # Positions are looked up in the draw.
         self.integer_positions = True
@@ -112,9 +123,12 @@ class Randomized(Wrapper):
             # Longer sequences have been refused before this point, and the clamp changes nothing; unless the
             # tokens were said to stand so far out, where all share the last position.
             ids = ids.clamp(max=self.max_position - 1)
-            length = ids.amax(-1, keepdim=True) + 1
+            length = ids.amax(-1, keepdim=True).long() + 1
             if not self.training and self.evaluation == "spread":
-                ids = (ids + 1) * (self.max_position + 1) // (length + 1) - 1
+                if self.continuous:
+                    ids = (ids + 1) * self.max_position / (length + 1)
+                else:
+                    ids = (ids + 1) * (self.max_position + 1) // (length + 1) - 1
             else:
                 # Many documents have few lengths.
                 each, which = length.unique(return_inverse=True) if ids.dim() > 1 else (length, 0)
@@ -124,10 +138,16 @@ class Randomized(Wrapper):
     def _drawn(self, length: Tensor) -> Tensor:
         """The draw for sequences of these lengths [...,1]: their positions in rising order, then filling."""
         if self.training:
-            order = torch.randperm(self.max_position, device=length.device)
+            draw = torch.rand if self.continuous else torch.randperm
+            order = draw(self.max_position, device=length.device)
+            order = order * self.max_position if self.continuous else order
         else:
-            # A permutation for each length, by a family of hash functions: exact on every device, without a
-            # generator, and the draws of two lengths are independent.
-            order = ((self.offset + self.factor * length) % PRIME).argsort(dim=-1, stable=True)
+            # Numbers for each length, by a family of hash functions: exact on every device, without a
+            # generator, and the draws of two lengths are independent. Their order is a permutation.
+            hashed = (self.offset + self.factor * length) % PRIME
+            if self.continuous:
+                order = (hashed.double() * (self.max_position / PRIME)).float()
+            else:
+                order = hashed.argsort(dim=-1, stable=True)
         taken = torch.arange(self.max_position, device=length.device) < length
         return order.where(taken, self.max_position).sort(-1).values

@@ -45,18 +45,19 @@ class TwoRanges(RoPE):
         query, key = per_query_and_key(context.q_pos, context.k_pos)
         distance = query - key
         # The difference is added, so that terms of other encodings stay.
-        behind = self._difference(q, keys, context, self.gap).to(logits.dtype)
+        far = self.shorten(context.q_pos)
+        behind = self._difference(q, keys, context, far + self.gap).to(logits.dtype)
         changed = logits + behind.masked_fill(distance < self.window, 0.0)
         if context.causal:
             return changed
-        ahead = self._difference(q, keys, context, -self.gap).to(logits.dtype)
+        ahead = self._difference(q, keys, context, far - self.gap).to(logits.dtype)
         return changed + ahead.masked_fill(distance > -self.window, 0.0)
 
-    def _difference(self, q: Tensor, keys_BHSE: Tensor, context: AttentionContext, gap: float) -> Tensor:
-        """The scores of far pairs less those of near ones, [B,H,T,S], of `_far_and_near` keys."""
-        far = self._turned(q, self.shorten(context.q_pos) + gap, context)
-        near = self._turned(q, context.q_pos, context)
-        q_BHTE = torch.cat((far, -near), -1) * self.size.head_dim**-0.5
+    def _difference(self, q: Tensor, keys_BHSE: Tensor, context: AttentionContext, far: Tensor) -> Tensor:
+        """The scores of queries at positions `far` less those of near pairs, [B,H,T,S], of `_far_and_near`
+        keys."""
+        turned, near = (self._turned(q, pos, context) for pos in (far, context.q_pos))
+        q_BHTE = torch.cat((turned, -near), -1) * self.size.head_dim**-0.5
         return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
     def _far_and_near(self, k: Tensor, context: AttentionContext) -> Tensor:

@@ -1,0 +1,53 @@
+"""Hard ALiBi against a loop over the definition, and its identities."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import AttentionContext
+from zoo.encodings.bias.hard_alibi import HardALiBi
+from zoo.errors import InputError
+
+HEADS, LENGTH = 6, 15
+
+
+@pytest.mark.parametrize("masked", [0, 1, 4, HEADS])
+@pytest.mark.parametrize("causal", [True, False])
+def test_head_h_sees_the_last_h_plus_one_tokens(masked, causal, size_of, agree):
+    expected = torch.zeros(HEADS, LENGTH, LENGTH)
+    for h in range(masked):
+        for i in range(LENGTH):
+            for j in range(LENGTH):
+                if abs(i - j) >= h + 1:
+                    expected[h, i, j] = -math.inf
+    pos = torch.arange(LENGTH)
+    for consecutive in (True, False):
+        context = AttentionContext(pos, pos, causal=causal, consecutive=consecutive)
+        actual = HardALiBi(size_of(causal=causal), masked=masked).bias_table(context, HEADS)
+        agree(actual, expected, encoding="hard_alibi", against="a loop over the definition")
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_without_masked_heads_it_is_none(kind, model_of, tokens, agree):
+    row = tokens(2, 32)
+    got = model_of({"name": "hard_alibi", "masked": 0}, kind)(row)
+    agree(got, model_of("none", kind)(row), encoding="hard_alibi", against="none, no head masked")
+
+
+def test_the_first_of_its_heads_copies_its_own_value(size_of):
+    context = AttentionContext(torch.arange(9), torch.arange(9))
+    table = HardALiBi(size_of()).bias_table(context, HEADS)
+    weights = (torch.randn(HEADS, 9, 9) + table).masked_fill(~context.allowed(), -math.inf).softmax(-1)
+    assert torch.equal(weights[0], torch.eye(9))
+    assert [int((row > 0).sum()) for row in weights[:, -1]] == [1, 2, 3, 9, 9, 9]
+
+
+def test_half_of_the_heads_are_masked_by_default(size_of):
+    farthest = HardALiBi(size_of(d_model=64, num_heads=16)).farthest
+    assert farthest.tolist() == [*range(8), *[math.inf] * 8]
+
+
+def test_more_masked_heads_than_heads_are_refused(model_of):
+    with pytest.raises(InputError, match=f"masked is 7, but the model has {HEADS} heads"):
+        model_of({"name": "hard_alibi", "masked": 7})
