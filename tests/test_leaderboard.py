@@ -135,7 +135,7 @@ def test_a_question_shows_its_encodings_alone(pages):
 def test_a_page_lists_each_seed_and_the_missing_ones(pages):
     text = (pages / "max_index.md").read_text()
     assert f"seeds {SEEDS[-1]}." in text and "Not measured yet" not in text
-    assert "Not measured yet: path." in (pages / "copy.md").read_text()
+    assert re.search(r"Not measured yet: .*\bpath\b", (pages / "copy.md").read_text())
     (line,) = re.findall(r"^\| rope \| .* of .*$", text, re.MULTILINE)
     values = accuracies("rope", 512)
     won = sum(value >= 0.95 for value in values)

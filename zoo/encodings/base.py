@@ -11,7 +11,7 @@ T = S; while decoding with one the S keys are the T new tokens and all earlier o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -67,6 +67,8 @@ class AttentionContext:
     """Values of each token that a layer's encodings keep, each under a name, from one block of queries to the
     next and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
     `rows`."""
+    group: tuple[int, ...] = ()
+    """The group of heads that an encoding serves, where groups have different ones: they share no rows."""
 
     @property
     def num_queries(self) -> int:
@@ -114,7 +116,9 @@ class AttentionContext:
         """The `zoo.models.cache.Rows` [B,H,tokens,D] that the layer keeps under a name; None where it keeps
         none, or under gradients, which need all the way to a row."""
         return (
-            None if self.layer_cache is None or torch.is_grad_enabled() else self.layer_cache.named(name, -2)
+            None
+            if self.layer_cache is None or torch.is_grad_enabled()
+            else self.layer_cache.named((*self.group, name), -2)
         )
 
     def running_sum(self, x: Tensor) -> Tensor:
@@ -226,6 +230,8 @@ class Encoding(nn.Module):
     with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
+    head_groups: tuple[int, ...] = ()
+    """The numbers of heads that have an encoding each, where not all heads have the same."""
 
     def __init__(self, size: Size):
         super().__init__()
@@ -250,6 +256,14 @@ class Encoding(nn.Module):
                 table = self._values_on_meta.pop(name, table)
             self._buffers[name] = table.to(after.device)
         return self
+
+    @classmethod
+    def size_inside(cls, size: Size, options: Mapping[str, Any], index: int) -> Size:
+        """The size of the model that a wrapped encoding is built for, from this one's size and options.
+
+        `index` is its place in the option's list, 0 where there is none.
+        """
+        return size
 
     @property
     def max_length(self) -> int | None:

@@ -34,11 +34,14 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     # The contract reports an encoding that is declared for neither.
     if other and not fits:
         raise InputError(f"encoding {name!r} is not for {'a decoder' if size.causal else 'an encoder'}")
-    for option in about.options:
-        if option.name in spec and registry.holds_wrapped(option.annotation):
-            spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
-        encoding = registry.encodings.load(name)(size, **spec)
+        cls, options = registry.encodings.load(name), dict(spec)
+        for option in about.options:
+            if option.name in spec and registry.holds_wrapped(option.annotation):
+                spec[option.name] = _build_wrapped(
+                    spec[option.name], lambda index: cls.size_inside(size, options, index)
+                )
+        encoding = cls(size, **spec)
         _ = encoding.size  # AttributeError where a constructor does not call that of `Encoding`
         return encoding
     except InputError:
@@ -53,10 +56,10 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise InputError(f"{where}encoding {name!r} cannot be built: {explained(error)}") from error
 
 
-def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:
+def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size_of: Callable[[int], Size]) -> Any:
     if isinstance(value, (dict, str)):
-        return build_encoding(value, size)
-    return None if value is None else [build_encoding(spec, size) for spec in value]
+        return build_encoding(value, size_of(0))
+    return None if value is None else [build_encoding(spec, size_of(i)) for i, spec in enumerate(value)]
 
 
 class EncodingStack(nn.Module):

@@ -18,6 +18,7 @@ FOLLOWED = (
     "integer_positions",
     "position_key",
     "per_layer",
+    "head_groups",
 )
 """The attributes that a wrapper takes from what it wraps."""
 
