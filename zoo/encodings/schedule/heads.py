@@ -22,7 +22,7 @@ class Heads(Encoding):
     """Each group of heads has its own encoding, and nothing of the others.
 
     An encoding is built for the heads of its group: ALiBi in 4 of 8 heads has the slopes of a model with 4
-    heads. NAPE is `of: [alibi, none]`.
+    heads. NAPE is `of: [{name: alibi, slopes: harmonic}, none]`.
 
     Options:
         of: the encodings, that of the first heads first. One that changes position ids or adds to the token
