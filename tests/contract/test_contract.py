@@ -24,6 +24,7 @@ LISTS = [
     ["rope", "forget_gate"],
     ["alibi", "counted"],
     ["rope", "clipped_softmax"],
+    ["alibi", "sink"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
 ]
