@@ -25,6 +25,7 @@ LISTS = [
     ["alibi", "counted"],
     ["rope", "clipped_softmax"],
     ["alibi", "sink"],
+    ["fire", "entmax"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
 ]
@@ -44,6 +45,8 @@ OPTIONS = [
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
+    {"name": "entmax", "alpha": 2.0},
+    {"name": "entmax", "alpha": 1.25},
 ]
 # In models with scaled attention: an encoding for each hook, and none.
 SCALED = {
