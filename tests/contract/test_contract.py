@@ -26,6 +26,7 @@ LISTS = [
     ["rope", "clipped_softmax"],
     ["alibi", "sink"],
     ["fire", "entmax"],
+    ["rope", "stick_breaking"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
 ]
