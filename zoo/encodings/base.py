@@ -3,7 +3,7 @@
 A positional encoding is a `torch.nn.Module` that overrides the hooks it needs and leaves the others alone.
 The transformer calls all of them and names no encoding. In the order of a forward pass:
 
-    positions -> embed -> read -> rotate -> bias, score -> logits -> value
+    positions -> embed -> read -> rotate -> bias, score -> logits -> weights -> value
 
 Shapes are named by letters: B batch, T queries, S keys, H heads, D head width, E model width. Without a cache
 T = S; while decoding with one the S keys are the T new tokens and all earlier ones.
@@ -199,7 +199,8 @@ class Encoding(nn.Module):
     """The formula in LaTeX, shown on its documentation page: a score a_ij of query i and key j, the bias
     b_ij that is added to q_i . k_j / sqrt(D), or what becomes of a token vector x or of positions p."""
     family: ClassVar[str] = ""
-    """absolute, position ids, rotary, bias, content, contextual, schedule: how it enters the model."""
+    """How it enters the model: absolute, position ids, rotary, bias, content, contextual, weights or
+    schedule."""
     decoder: ClassVar[bool] = True
     encoder: ClassVar[bool] = True
     relative: ClassVar[bool] = False
@@ -223,6 +224,10 @@ class Encoding(nn.Module):
     position_key: Hashable = None
     """Instances in different layers with the same key, if it is not None, have the same positions:
     `positions` is called on the first of them only."""
+    lacks_offset: bool = False
+    """Its scores leave out a number of each head, added to all its scores, which a softmax ignores."""
+    needs_offset: bool = True
+    """Whether its `weights`, if it overrides them, depend on such a number and do not learn it themselves."""
     rotation_is_final: bool = False
     """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
@@ -354,7 +359,7 @@ class Encoding(nn.Module):
 
         [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax ignores a term
         that all keys of a query share, and a kernel that adds one row to all scores needs no table of them.
-        k is as projected.
+        Not called in a layer where an encoding overrides `weights`. k is as projected.
         """
         return None
 
@@ -365,9 +370,28 @@ class Encoding(nn.Module):
         """
         return logits
 
+    def weights(self, logits: Tensor, context: AttentionContext) -> Tensor:
+        """Attention weights [B,H,T,S] from logits that are -inf where a query may not see a key.
+
+        By default a softmax. At most one encoding of a layer overrides it. No weight is negative, those of
+        logits -inf are 0, and a row may sum to less than one.
+        """
+        return softmax(logits)
+
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Softmax over the keys; 0 for a query that may see no key."""
+    # Rows without a visible key would give NaN, and so would their gradient: fill them before and after the
+    # softmax. A CPU tests for such rows first; on a GPU the test would synchronize.
+    masked = logits.detach().amax(-1, keepdim=True) == -torch.inf
+    known = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+    if known and not masked.any():
+        return logits.softmax(-1)
+    return logits.masked_fill(masked, 0.0).softmax(-1).masked_fill(masked, 0.0)
 
 
 @torch.compiler.disable  # the shapes depend on the documents

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
 from zoo.seeds import seed_of
@@ -163,13 +163,23 @@ class EncodingStack(nn.Module):
 
 
 def _validate_combination(encodings: Sequence[Encoding]) -> None:
-    """Raises InputError if two encodings of a list each decide what queries and keys are multiplied."""
-    deciding = [e for e in encodings if e.uses("rotate")]
-    if len(deciding) > 1:
-        names = " and ".join(repr(e.name) for e in deciding)
+    """Raises InputError if two encodings of a list decide the same thing, or one lacks what another needs."""
+    for hook, decision, others in (
+        ("rotate", "how queries and keys are multiplied", "encodings that add to the scores"),
+        ("weights", "which weights the scores give", "encodings that keep the softmax"),
+    ):
+        names = [repr(e.name) for e in encodings if e.uses(hook)]
+        if len(names) > 1:
+            raise InputError(
+                f"encodings {' and '.join(names)} cannot be combined: each decides {decision}; "
+                f"keep one of them, with {others}"
+            )
+    lacking = [repr(e.name) for e in encodings if e.lacks_offset]
+    needing = [repr(e.name) for e in encodings if e.needs_offset and e.uses("weights")]
+    if lacking and needing:
         raise InputError(
-            f"encodings {names} cannot be combined: each decides how queries and keys are multiplied; "
-            f"keep one of them, with encodings that add to the scores"
+            f"encodings {lacking[0]} and {needing[0]} cannot be combined: the scores of {lacking[0]} leave "
+            f"out a number that a softmax ignores and {needing[0]} does not; keep one of them"
         )
 
 
@@ -190,6 +200,7 @@ class LayerEncodings:
         self.biased = self._using("bias")
         self.scored = self._using("score")
         self.reshaped = self._using("logits")
+        self.weighing = self._using("weights")
         self.valued = self._using("value")
 
     def _using(self, hook: str) -> list[int]:
@@ -212,3 +223,10 @@ class LayerEncodings:
         for i in self.rotating:
             q, k = self.encodings[i].rotate(q, k, contexts[i])
         return q, k
+
+    def weights(self, logits: Tensor, contexts: Sequence[AttentionContext]) -> Tensor:
+        """Attention weights [B,H,T,S] from logits that are -inf where a query may not see a key."""
+        if not self.weighing:
+            return softmax(logits)
+        (i,) = self.weighing
+        return self.encodings[i].weights(logits, contexts[i])

@@ -114,7 +114,7 @@ class Layer:
         """Attention [B,H,T,S] of the random contents, and the scores that content-dependent hooks add."""
         logits, added = self.scores(*self.content)
         allowed = self.contexts[0].allowed()
-        weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
+        weights = self.view.weights(logits.masked_fill(~allowed, -torch.inf), self.reading(self.content[0]))
         return array(weights), array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
 
     def copies(self, heads: slice) -> np.ndarray:

@@ -122,6 +122,8 @@ def _caption(stack: EncodingStack, moves: bool) -> str:
         parts.append("The bias changes scores and moves no vector.")
     if layer.scored or layer.reshaped or layer.valued:
         parts.append("The position enters scores or output together with the content.")
+    if layer.weighing:
+        parts.append("Attention weights are not a softmax of the scores.")
     return " ".join(parts) or "No vector moves: the order is known from the causal mask alone."
 
 
