@@ -174,12 +174,11 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
                 f"encodings {' and '.join(names)} cannot be combined: each decides {decision}; "
                 f"keep one of them, with {others}"
             )
-    lacking = [repr(e.name) for e in encodings if e.lacks_offset]
-    needing = [repr(e.name) for e in encodings if e.needs_offset and e.uses("weights")]
-    if lacking and needing:
+    needing = [e for e in encodings if e.needs_offset and e.uses("weights")]
+    for lacks, needs in ((a, b) for a in encodings if a.lacks_offset for b in needing if a is not b):
         raise InputError(
-            f"encodings {lacking[0]} and {needing[0]} cannot be combined: the scores of {lacking[0]} leave "
-            f"out a number that a softmax ignores and {needing[0]} does not; keep one of them"
+            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined: the scores of {lacks.name!r} "
+            f"leave out a number that a softmax ignores and {needs.name!r} does not; keep one of them"
         )
 
 

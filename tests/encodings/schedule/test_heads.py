@@ -25,6 +25,8 @@ PAIRS = [
     ["deberta", "transformer_xl"],
     ["dpb", "sandwich"],
     ["rerope", "self_extend"],
+    ["entmax", "alibi"],
+    ["sink", "stick_breaking"],
 ]
 
 
@@ -156,6 +158,9 @@ def test_it_claims_what_holds_in_every_head(size_of):
     [
         [heads("rope", "none"), heads("none", "alibi")],
         [heads("fox", "none"), "rope"],
+        [heads("rope", "alibi"), "entmax"],
+        [heads("sink", "none"), "rope"],
+        heads("fire", "entmax"),
         {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
         heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
         heads(heads("alibi", "none"), "rope", counts=[4, 2]),
@@ -209,6 +214,11 @@ def test_an_encoding_of_all_heads_is_refused(model_of):
 def test_shares_that_do_not_add_up(of, counts, message, model_of):
     with pytest.raises(InputError, match=message):
         model_of(heads(*of, counts=counts))
+
+
+def test_two_that_replace_the_softmax(model_of):
+    with pytest.raises(InputError, match="'heads' and 'sink' cannot be combined"):
+        model_of([heads("none", "entmax"), "sink"])
 
 
 def test_one_that_rotates_beside_it(model_of):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
 from zoo.fields import Positive
 from zoo.registry import register
 
@@ -68,6 +68,9 @@ class Heads(Encoding):
         biased = [part for part in of if part.uses("bias")]
         self.distance_only = bool(biased) and all(part.distance_only for part in biased)
         self.fused = all(part.fused for part in biased)
+        # Beside another encoding in a list; in one group there is no other.
+        self.lacks_offset = any(part.lacks_offset for part in of)
+        self.needs_offset = any(part.needs_offset for part in of if part.uses("weights"))
         self.rotation_is_final = all(part.rotation_is_final for part in of if part.uses("rotate"))
 
     @classmethod
@@ -140,6 +143,9 @@ class Heads(Encoding):
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         groups = self._each("logits", context, logits, q, k, unused=lambda logits, q, k: logits)
         return torch.cat(groups, 1)
+
+    def weights(self, logits: Tensor, context: AttentionContext) -> Tensor:
+        return torch.cat(self._each("weights", context, logits, unused=softmax), 1)
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         return self._joined(self._each("value", context, weights))
