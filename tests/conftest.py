@@ -198,7 +198,7 @@ def forgetful_registry():
 
 @pytest.fixture
 def plugins(forgetful_registry):
-    """The three plugins of `tests/encodings/plugins`, which use the hooks that the zoo's own do not."""
+    """The plugins of `tests/encodings/plugins`, which use the hooks that the zoo's own do not."""
     for file in PLUGINS:
         forgetful_registry.load_plugin(file)
     return forgetful_registry

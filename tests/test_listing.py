@@ -52,7 +52,12 @@ def test_a_bare_pattern_lists_encodings(listed):
 def test_one_encoding_is_reported_in_full(capsys):
     assert cli.main(["list", "alibi"]) == 0
     output = capsys.readouterr().out
-    for part in ("slopes: official | geometric = official", "paper: ", "for: decoder, encoder", "from: zoo"):
+    for part in (
+        "slopes: official | geometric | harmonic = official",
+        "paper: ",
+        "for: decoder, encoder",
+        "from: zoo",
+    ):
         assert part in output
     assert cli.main(["list", "learned"]) == 0
     output = capsys.readouterr().out

@@ -39,7 +39,8 @@ FAMILIES = {
     "bias": "Adds a number for each pair of positions to the scores.",
     "content": "Adds a term that depends on the distance and on the query or the key.",
     "contextual": "Computes distances from the content of the tokens.",
-    "schedule": "Assigns encodings to layers or to phases of the training.",
+    "weights": "Computes attention weights from the scores by another function than the softmax.",
+    "schedule": "Assigns encodings to layers, to heads, or to phases of the training.",
 }
 BEYOND = {
     "yes": "published results claim that it works",

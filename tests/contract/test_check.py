@@ -59,6 +59,7 @@ FAULTS = {
     "rows_for_positions": "padding changes nothing",
     "padding_in_mean": "padding changes nothing",
     "documents_forgotten": "separate documents are read alone",
+    "rows_above_one": "weights are shares of one",
     "nan_gradient": "gradients are finite with padding",
     "relative_undeservedly": "a relative encoding is shift-invariant",
     "relative_undeclared": "an absolute encoding is not shift-invariant",

@@ -1,6 +1,6 @@
 """All laws on all encodings: with defaults, with option values, around others and in lists.
 
-Three plugins of `tests/encodings/plugins` are among them: they use the hooks that the zoo's own do not.
+The plugins of `tests/encodings/plugins` are among them: they use the hooks that the zoo's own do not.
 """
 
 from contextlib import contextmanager
@@ -23,6 +23,10 @@ LISTS = [
     ["rope", "fox"],
     ["rope", "forget_gate"],
     ["alibi", "counted"],
+    ["rope", "clipped_softmax"],
+    ["alibi", "sink"],
+    ["fire", "entmax"],
+    ["rope", "stick_breaking"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
 ]
@@ -42,6 +46,8 @@ OPTIONS = [
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
+    {"name": "entmax", "alpha": 2.0},
+    {"name": "entmax", "alpha": 1.25},
 ]
 # In models with scaled attention: an encoding for each hook, and none.
 SCALED = {
@@ -63,7 +69,7 @@ CHEAP = [law for law in LAWS if law.name not in EXPENSIVE | {TWO_PROCESSES}]
 
 @contextmanager
 def plugins_known():
-    """The three plugins among the zoo's own, while the subjects are gathered."""
+    """The plugins among the zoo's own, while the subjects are gathered."""
     found = [one for file in PLUGINS for one in registry.load_plugin(file)]
     yield
     for one in found:

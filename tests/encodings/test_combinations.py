@@ -181,6 +181,20 @@ def test_two_rotations_are_refused(model_of):
                 model_of(specs)
 
 
+def test_two_replacements_of_the_softmax_are_refused(plugins, model_of):
+    with pytest.raises(InputError, match="'clipped_softmax' cannot be combined: each decides which weights"):
+        model_of(["clipped_softmax", "rope", "clipped_softmax"])
+
+
+def test_a_bias_without_its_offset_needs_weights_that_ignore_one(plugins, model_of, tokens, monkeypatch):
+    """`fire`, `dpb` and `sandwich` leave out a number of each head, which a softmax ignores."""
+    assert model_of(["fire", "clipped_softmax"])(tokens(1, 8)).isfinite().all()
+    monkeypatch.setattr(plugins.encodings.load("clipped_softmax"), "needs_offset", True)
+    for spec in ("fire", "dpb", "sandwich", {"name": "interleave", "pattern": ["none", "fire"]}):
+        with pytest.raises(InputError, match="leave out a number that a softmax ignores"):
+            model_of([spec, "clipped_softmax"])
+
+
 def test_a_rotation_combines_with_biases(model_of, tokens):
     for specs in (["xpos", "alibi"], ["path", "alibi"], ["path", "sinusoidal"], ["pope", "fox"]):
         assert model_of(specs)(tokens(1, 8)).isfinite().all()

@@ -27,6 +27,7 @@ WRONG = {
     "pose": {"max_position": 0},
     "shape": {"max_offset": 0, "evaluation_offset": -1},
     "cape": {"max_global_shift": -1.0, "max_local_shift": float("nan"), "max_scale": 0.5},
+    "entmax": {"alpha": 1.0},
     "drope": {"scale": -0.1, "factor": 0.5},
 }
 

@@ -15,7 +15,7 @@ TRAINED, LENGTH = 16, 29
 CASES = [
     ("rope", "encoder", {}), ("alibi", "encoder", {"window": [5, None]}), ("learned", "decoder", {}),
     ("cope", "decoder", {}), ("t5", "decoder", {"num_kv_heads": 2, "window": [5, None]}),
-    ("none", "decoder", {"logit_scale": "scalable_softmax"}),
+    ("none", "decoder", {"logit_scale": "scalable_softmax"}), ("clipped_softmax", "decoder", {}),
 ]  # fmt: skip
 
 
@@ -34,9 +34,11 @@ def plain(model, tokens, bins):
         ]
         for index, (low, high) in enumerate(pairwise(bins)):
             own = weights[layer][:, low:high]
+            found["first"][layer, :, index] = own[..., 0].mean(-1)
+            # Of the shares of the keys: the weights of a query may sum to less than one.
+            own = own / own.sum(-1, keepdims=True)
             entropy = -np.where(own > 0, own * np.log(np.maximum(own, 1e-300)), 0).sum(-1)
             found["entropy"][layer, :, index] = entropy.mean(-1)
-            found["first"][layer, :, index] = own[..., 0].mean(-1)
             for side, queries in enumerate((range(TRAINED), range(TRAINED, length))):
                 pairs = [
                     weights[layer][:, q, k]
@@ -50,7 +52,9 @@ def plain(model, tokens, bins):
 
 
 @pytest.mark.parametrize("name, kind, options", CASES)
-def test_it_is_what_the_table_of_all_weights_says(name, kind, options, model_of, tokens, monkeypatch):
+def test_it_is_what_the_table_of_all_weights_says(
+    plugins, name, kind, options, model_of, tokens, monkeypatch
+):
     # Blocks of three queries: their seams are where such a computation breaks.
     monkeypatch.setattr(activations, "BLOCK_ELEMENTS", 3 * 6 * LENGTH)
     length = TRAINED if name == "learned" else LENGTH

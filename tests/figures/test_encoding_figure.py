@@ -16,6 +16,7 @@ MASKED = ("bias_matrix",)
 FEW = [
     "alibi", "rope", "sinusoidal", "learned", "shaw", "fox", "none", ["rope", "fox"],
     {"name": "randomized", "of": "alibi"}, {"name": "interleave", "pattern": ["rope", "alibi", "none"]},
+    {"name": "heads", "of": ["rope", "alibi"]},
 ]  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def test_every_registered_encoding_has_its_panels(spec_of):
 
 @pytest.mark.slow
 def test_every_kind_of_panel_is_drawn():
-    specs = ("alibi", "cable", "learned", "none", "pope", "shaw", *FEW[-2:])
+    specs = ("alibi", "cable", "learned", "none", "pope", "shaw", *FEW[-3:])
     made = figure(specs, length=LENGTH, **SMALL)
     assert 5_000 < len(content(made, ".png")) < 2_000_000
     assert 10_000 < len(content(made, ".svg")) < 10_000_000
@@ -78,6 +79,14 @@ def test_the_angles_are_those_of_the_frequencies(layout, partial):
     np.testing.assert_allclose(panels["angles"].data["turns"], turns, atol=1e-4)
     short = (turns[SMALL["trained"] - 1] < 1).sum()
     assert f"{short} of {len(frequency)} pairs" in panels["angles"].caption
+
+
+def test_each_group_of_heads_has_its_own_rotation():
+    _, panels = drawn({"name": "heads", "of": ["pope", "rope"]})
+    for key, of in (("angles", "pope"), ("angles_2", "rope")):
+        alone = drawn(of)[1]["angles"].data["turns"]
+        np.testing.assert_array_equal(panels[key].data["turns"], alone)
+    assert panels["angles_2"].title.endswith("(head 2)")
 
 
 def test_angles_of_dimensions_that_become_complex_numbers():

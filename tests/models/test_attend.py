@@ -164,6 +164,8 @@ def test_a_kernel_refuses_what_it_cannot_compute(plugins, model_of, tokens):
         ({"name": "shaw", "values": False}, "flex", "kernel 'flex' takes pointwise biases only"),
         ("shaw", "flex", "kernel 'flex' does not return attention weights"),
         ("shaw", "sdpa", "kernel 'sdpa' does not return attention weights"),
+        ("clipped_softmax", "flex", "kernel 'flex' computes a softmax, which this encoding replaces"),
+        ("clipped_softmax", "sdpa", "kernel 'sdpa' computes a softmax, which this encoding replaces"),
         ("counted", "sdpa", "kernel 'sdpa' does not return attention weights"),
         ("forget_gate", "flex", "kernel 'flex' takes pointwise biases only"),
     ):

@@ -1,10 +1,10 @@
-"""The hooks that no encoding of the zoo overrides: three plugins against their formulas."""
+"""Hooks against formulas: the plugins of `tests/encodings/plugins` against their formulas."""
 
 import torch
 
 from zoo.encodings.base import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.kernels import attend, attention_weights
 from zoo.models.scores import ScoreTerms
 
 
@@ -82,6 +82,25 @@ def test_the_logits_hook_gets_every_added_term(plugins, size_of):
     (logits,) = given
     expected = q @ k.transpose(-1, -2) * 0.5 - alibi.slope[:, None, None] * distance
     torch.testing.assert_close(logits, expected)
+
+
+def test_the_weights_hook_replaces_the_softmax(plugins, size_of):
+    """It gets the masked logits of all other hooks; a row may sum to less than one."""
+    size = size_of(d_model=8, num_heads=2)
+    encoding = plugins.encodings.load("clipped_softmax")(size, cut=0.2)
+    alibi = plugins.encodings.load("alibi")(size)
+    q, k, v = torch.randn(3, 1, 2, 9, 4)
+    pos, out = torch.arange(9), torch.zeros(1, 2, 9, 4)
+    for h in range(2):
+        for i in range(9):
+            seen = range(max(0, i - 4), i + 1)
+            logits = torch.stack([q[0, h, i] @ k[0, h, j] / 2 - alibi.slope[h] * (i - j) for j in seen])
+            weights = (1.2 * logits.softmax(0) - 0.2).clamp(min=0)
+            out[0, h, i] = weights @ v[0, h, seen]
+    contexts = [AttentionContext(pos, pos, window=5)] * 2
+    terms = ScoreTerms(LayerEncodings([alibi, encoding]), contexts)
+    torch.testing.assert_close(attend(q, k, v, terms, 0.5), out, rtol=0, atol=1e-5)
+    assert attention_weights(q, k, terms, 0.5).sum(-1).min() < 0.9
 
 
 def test_positions_are_drawn_in_training_only(plugins, model_of, tokens):

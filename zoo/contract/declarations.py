@@ -13,7 +13,7 @@ from zoo.contract.subject import Subject, alone, first_kind, listed, plain, wrap
 from zoo.encodings.base import Encoding
 from zoo.errors import InputError
 
-FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual", "schedule")
+FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual", "weights", "schedule")
 
 
 @law(BUILDS, "It can be built, for one layer and for a model.", needs=())

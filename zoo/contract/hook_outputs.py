@@ -16,7 +16,7 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.models.transformer import Transformer
 
-HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", "logits", "value")
+HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", "logits", "weights", "value")
 """In the order of a forward pass."""
 
 Seen = tuple[Encoding, str, Any]
@@ -27,7 +27,7 @@ ALL = slice(None)
 
 TOKEN_AXES = {
     "positions": (-1,), "embed": (-2,), "read": (1,), "rotate": (-2,), "score": (-2, -1), "logits": (-2, -1),
-    "value": (-2,),
+    "weights": (-2, -1), "value": (-2,),
 }  # fmt: skip
 """The axes of tokens, queries and keys in the result of a hook that knows content."""
 
@@ -139,7 +139,7 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
         case "score", [q, k, _]:
             pairs = (*q.shape[:3], k.shape[2])
             return _misfit(result, pairs, "[batch, heads, queries, keys]", broadcasts=True)
-        case "logits", [logits, *_]:
+        case "logits" | "weights", [logits, *_]:
             return _misfit(result, logits.shape, "[batch, heads, queries, keys]")
         case "value", [weights, _]:
             outputs = (*weights.shape[:3], encoding.size.head_dim)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from zoo.contract.hook_outputs import HOOKS, watched
+from zoo.contract.hook_outputs import HOOKS, defined_at, watched
 from zoo.contract.law import (
     CHANGES,
     PADDED,
@@ -21,10 +21,12 @@ from zoo.contract.law import (
     failed,
     farthest,
     law,
+    only,
     passed,
+    within,
 )  # fmt: skip
-from zoo.contract.subject import VOCABULARY, Subject, keep_of
-from zoo.encodings.base import Encoding
+from zoo.contract.subject import HEADS, VOCABULARY, WIDTH, Subject, keep_of
+from zoo.encodings.base import AttentionContext, Encoding
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
 from zoo.registry import class_location
@@ -127,6 +129,32 @@ def _hinted(hint: str) -> Iterator[None]:
     except Exception as error:
         error.args = (f"{str(error).partition(chr(10))[0]}; {hint}",)
         raise
+
+
+@law(
+    "weights are shares of one",
+    "No attention weight is negative, hidden keys have none, and a row sums to at most one. Gradients are "
+    "finite, also where all keys are hidden.",
+    only("it keeps the softmax", lambda subject: any(e.uses("weights") for e in subject.encodings)),
+)
+def weights_are_shares(subject: Subject) -> Iterator[Outcome]:
+    pos, keep = torch.arange(9), keep_of((0, 4, 9), 9)
+    for encoding in (one for one in subject.encodings if one.uses("weights")):
+        where = defined_at(encoding, "weights")
+        features = encoding.read(torch.randn(3, 9, WIDTH))
+        context = AttentionContext(pos, pos, 0, subject.kind == "decoder", keep=keep, features=features)
+        for scale in (1.0, 100.0):
+            raw = (scale * torch.randn(3, HEADS, 9, 9)).requires_grad_()
+            weights = encoding.weights(raw.masked_fill(~context.allowed(), -torch.inf), context)
+            if (weights < 0).any() or weights.masked_select(~context.allowed()).any():
+                yield failed("a weight is negative, or that of a hidden key is not 0", where)
+            excess = float((weights.detach().sum(-1) - 1).max())
+            yield within(max(excess, 0.0), 1e-5, "the sum of a row is above one by")
+            learned = [*encoding.parameters()]
+            noise = torch.randn(weights.shape)
+            gradients = torch.autograd.grad((weights * noise).sum(), [raw, *learned], materialize_grads=True)
+            if not all(gradient.isfinite().all() for gradient in gradients):
+                yield failed("a gradient of the weights is not finite", where)
 
 
 def _does_something(encoding: Encoding) -> bool:

@@ -34,8 +34,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 biased = only("it has no bias hook", lambda subject: any(e.uses("bias") for e in subject.encodings))
 needs_no_weights = only(
-    "it needs the attention weights, which no other kernel returns",
-    lambda subject: not any(e.uses("logits") or e.uses("value") for e in subject.encodings),
+    "it needs the logits or the attention weights, which no other kernel returns",
+    lambda subject: not any(e.uses(h) for e in subject.encodings for h in ("logits", "weights", "value")),
 )
 is_fused = only(
     "it declares `fused = False`, or its scores depend on content",

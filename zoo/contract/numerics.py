@@ -126,7 +126,7 @@ def _results(
         made["bias from afar"] = encoding.bias_table(from_afar, HEADS)
     made["score"] = encoding.score(q, k, context)
     made["logits"] = encoding.logits(raw, q, k, context)
-    weights = raw.masked_fill(~context.allowed(), -torch.inf).softmax(-1)
+    weights = encoding.weights(raw.masked_fill(~context.allowed(), -torch.inf), context)
     made["value"] = encoding.value(weights.to(x.dtype), context)
     # Nothing is left of queries and keys where `score` is the whole product.
     return {hook: result for hook, result in made.items() if result is not None and result.numel()}

@@ -3,7 +3,7 @@
 A positional encoding is a `torch.nn.Module` that overrides the hooks it needs and leaves the others alone.
 The transformer calls all of them and names no encoding. In the order of a forward pass:
 
-    positions -> embed -> read -> rotate -> bias, score -> logits -> value
+    positions -> embed -> read -> rotate -> bias, score -> logits -> weights -> value
 
 Shapes are named by letters: B batch, T queries, S keys, H heads, D head width, E model width. Without a cache
 T = S; while decoding with one the S keys are the T new tokens and all earlier ones.
@@ -11,7 +11,7 @@ T = S; while decoding with one the S keys are the T new tokens and all earlier o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -67,6 +67,8 @@ class AttentionContext:
     """Values of each token that a layer's encodings keep, each under a name, from one block of queries to the
     next and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
     `rows`."""
+    group: tuple[int, ...] = ()
+    """The group of heads that an encoding serves, where groups have different ones: they share no rows."""
 
     @property
     def num_queries(self) -> int:
@@ -114,7 +116,9 @@ class AttentionContext:
         """The `zoo.models.cache.Rows` [B,H,tokens,D] that the layer keeps under a name; None where it keeps
         none, or under gradients, which need all the way to a row."""
         return (
-            None if self.layer_cache is None or torch.is_grad_enabled() else self.layer_cache.named(name, -2)
+            None
+            if self.layer_cache is None or torch.is_grad_enabled()
+            else self.layer_cache.named((*self.group, name), -2)
         )
 
     def running_sum(self, x: Tensor) -> Tensor:
@@ -195,7 +199,8 @@ class Encoding(nn.Module):
     """The formula in LaTeX, shown on its documentation page: a score a_ij of query i and key j, the bias
     b_ij that is added to q_i . k_j / sqrt(D), or what becomes of a token vector x or of positions p."""
     family: ClassVar[str] = ""
-    """absolute, position ids, rotary, bias, content, contextual, schedule: how it enters the model."""
+    """How it enters the model: absolute, position ids, rotary, bias, content, contextual, weights or
+    schedule."""
     decoder: ClassVar[bool] = True
     encoder: ClassVar[bool] = True
     relative: ClassVar[bool] = False
@@ -219,6 +224,10 @@ class Encoding(nn.Module):
     position_key: Hashable = None
     """Instances in different layers with the same key, if it is not None, have the same positions:
     `positions` is called on the first of them only."""
+    lacks_offset: bool = False
+    """Its scores leave out a number of each head, added to all its scores, which a softmax ignores."""
+    needs_offset: bool = True
+    """Whether its `weights`, if it overrides them, depend on such a number and do not learn it themselves."""
     rotation_is_final: bool = False
     """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
@@ -226,6 +235,8 @@ class Encoding(nn.Module):
     with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
+    head_groups: tuple[int, ...] = ()
+    """The numbers of heads that have an encoding each, where not all heads have the same."""
 
     def __init__(self, size: Size):
         super().__init__()
@@ -250,6 +261,14 @@ class Encoding(nn.Module):
                 table = self._values_on_meta.pop(name, table)
             self._buffers[name] = table.to(after.device)
         return self
+
+    @classmethod
+    def size_inside(cls, size: Size, options: Mapping[str, Any], index: int) -> Size:
+        """The size of the model that a wrapped encoding is built for, from this one's size and options.
+
+        `index` is its place in the option's list, 0 where there is none.
+        """
+        return size
 
     @property
     def max_length(self) -> int | None:
@@ -340,7 +359,7 @@ class Encoding(nn.Module):
 
         [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax ignores a term
         that all keys of a query share, and a kernel that adds one row to all scores needs no table of them.
-        k is as projected.
+        Not called in a layer where an encoding overrides `weights`. k is as projected.
         """
         return None
 
@@ -351,9 +370,28 @@ class Encoding(nn.Module):
         """
         return logits
 
+    def weights(self, logits: Tensor, context: AttentionContext) -> Tensor:
+        """Attention weights [B,H,T,S] from logits that are -inf where a query may not see a key.
+
+        By default a softmax. At most one encoding of a layer overrides it. No weight is negative, those of
+        logits -inf are 0, and a row may sum to less than one.
+        """
+        return softmax(logits)
+
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Softmax over the keys; 0 for a query that may see no key."""
+    # Rows without a visible key would give NaN, and so would their gradient: fill them before and after the
+    # softmax. A CPU tests for such rows first; on a GPU the test would synchronize.
+    masked = logits.detach().amax(-1, keepdim=True) == -torch.inf
+    known = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+    if known and not masked.any():
+        return logits.softmax(-1)
+    return logits.masked_fill(masked, 0.0).softmax(-1).masked_fill(masked, 0.0)
 
 
 @torch.compiler.disable  # the shapes depend on the documents

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
 from zoo.seeds import seed_of
@@ -34,11 +34,14 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     # The contract reports an encoding that is declared for neither.
     if other and not fits:
         raise InputError(f"encoding {name!r} is not for {'a decoder' if size.causal else 'an encoder'}")
-    for option in about.options:
-        if option.name in spec and registry.holds_wrapped(option.annotation):
-            spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
-        encoding = registry.encodings.load(name)(size, **spec)
+        cls, options = registry.encodings.load(name), dict(spec)
+        for option in about.options:
+            if option.name in spec and registry.holds_wrapped(option.annotation):
+                spec[option.name] = _build_wrapped(
+                    spec[option.name], lambda index: cls.size_inside(size, options, index)
+                )
+        encoding = cls(size, **spec)
         _ = encoding.size  # AttributeError where a constructor does not call that of `Encoding`
         return encoding
     except InputError:
@@ -53,10 +56,10 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise InputError(f"{where}encoding {name!r} cannot be built: {explained(error)}") from error
 
 
-def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:
+def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size_of: Callable[[int], Size]) -> Any:
     if isinstance(value, (dict, str)):
-        return build_encoding(value, size)
-    return None if value is None else [build_encoding(spec, size) for spec in value]
+        return build_encoding(value, size_of(0))
+    return None if value is None else [build_encoding(spec, size_of(i)) for i, spec in enumerate(value)]
 
 
 class EncodingStack(nn.Module):
@@ -160,13 +163,22 @@ class EncodingStack(nn.Module):
 
 
 def _validate_combination(encodings: Sequence[Encoding]) -> None:
-    """Raises InputError if two encodings of a list each decide what queries and keys are multiplied."""
-    deciding = [e for e in encodings if e.uses("rotate")]
-    if len(deciding) > 1:
-        names = " and ".join(repr(e.name) for e in deciding)
+    """Raises InputError if two encodings of a list decide the same thing, or one lacks what another needs."""
+    for hook, decision, others in (
+        ("rotate", "how queries and keys are multiplied", "encodings that add to the scores"),
+        ("weights", "which weights the scores give", "encodings that keep the softmax"),
+    ):
+        names = [repr(e.name) for e in encodings if e.uses(hook)]
+        if len(names) > 1:
+            raise InputError(
+                f"encodings {' and '.join(names)} cannot be combined: each decides {decision}; "
+                f"keep one of them, with {others}"
+            )
+    needing = [e for e in encodings if e.needs_offset and e.uses("weights")]
+    for lacks, needs in ((a, b) for a in encodings if a.lacks_offset for b in needing if a is not b):
         raise InputError(
-            f"encodings {names} cannot be combined: each decides how queries and keys are multiplied; "
-            f"keep one of them, with encodings that add to the scores"
+            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined: the scores of {lacks.name!r} "
+            f"leave out a number that a softmax ignores and {needs.name!r} does not; keep one of them"
         )
 
 
@@ -187,6 +199,7 @@ class LayerEncodings:
         self.biased = self._using("bias")
         self.scored = self._using("score")
         self.reshaped = self._using("logits")
+        self.weighing = self._using("weights")
         self.valued = self._using("value")
 
     def _using(self, hook: str) -> list[int]:
@@ -209,3 +222,10 @@ class LayerEncodings:
         for i in self.rotating:
             q, k = self.encodings[i].rotate(q, k, contexts[i])
         return q, k
+
+    def weights(self, logits: Tensor, contexts: Sequence[AttentionContext]) -> Tensor:
+        """Attention weights [B,H,T,S] from logits that are -inf where a query may not see a key."""
+        if not self.weighing:
+            return softmax(logits)
+        (i,) = self.weighing
+        return self.encodings[i].weights(logits, contexts[i])

@@ -17,7 +17,10 @@ FOLLOWED = (
     "reads_positions",
     "integer_positions",
     "position_key",
+    "lacks_offset",
+    "needs_offset",
     "per_layer",
+    "head_groups",
 )
 """The attributes that a wrapper takes from what it wraps."""
 
@@ -58,7 +61,7 @@ def _of_wrapped(hook: str) -> Callable[..., Any]:
     return call
 
 
-for _hook in ("positions", "embed", "read", "rotate", "bias", "score", "logits", "value"):
+for _hook in ("positions", "embed", "read", "rotate", "bias", "score", "logits", "weights", "value"):
     setattr(Wrapper, _hook, _of_wrapped(_hook))
 for _limit in ("max_length", "max_cached_length", "num_positions"):
     setattr(Wrapper, _limit, property(lambda self, limit=_limit: getattr(self.of, limit)))

@@ -43,7 +43,7 @@ class Activations:
     """[W,L,H,2,N]: the weight of a visible key that is so many tokens away, of the queries within the trained
     length and of those beyond it."""
     entropy: np.ndarray
-    """[W,L,H,N], of a query's attention, in nats, by its position."""
+    """[W,L,H,N], of a query's attention as shares of its sum, in nats, by its position."""
     first: np.ndarray
     """[W,L,H,N]: the weight on the first token of the sequence, by the query's position."""
     most: np.ndarray
@@ -143,7 +143,9 @@ def _reduced(
     rows = max(1, BLOCK_ELEMENTS // (heads * length))
     for context, weights_BHTS in attention.weight_blocks(x_BTE, view, contexts, rows):
         weights_HTS = weights_BHTS[0].float()
-        entropy.append(torch.special.entr(weights_HTS).sum(-1))
+        # NaN, which the means leave out, for a query that has no weight on any key.
+        shares_HTS = weights_HTS / weights_HTS.sum(-1, keepdim=True)
+        entropy.append(torch.special.entr(shares_HTS).sum(-1))
         first.append(weights_HTS[..., 0])
         query = torch.arange(context.num_queries, device=device)[:, None] + context.query_offset
         distance = (query - torch.arange(context.num_keys, device=device)).abs()

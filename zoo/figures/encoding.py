@@ -141,7 +141,9 @@ def panels_of(
         for panel in HookPanels(Layer(encodings, stack.size, reach.defined), reach, color):
             if number and panel.key.startswith("embed"):
                 continue  # the vectors are added before the first layer
-            caption = panel.caption + reach.note + (note if learned and panel.key not in FIXED else "")
+            caption = (
+                panel.caption + reach.note + (note if learned and not panel.key.startswith(FIXED) else "")
+            )
             panel = replace(panel, caption=caption, color=color)
             if len(layers) > 1:
                 key = f"{panel.key}_{number + 1}" if number else panel.key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -129,13 +129,24 @@ class HookPanels:
         return self._marked(key, "Similarity of positions p and p + k", caption, data, unit, "k", draw)
 
     def rotation(self) -> Iterator[Panel]:
-        angles = self.layer.angles()
+        groups = self.layer.head_groups
+        for number, heads in enumerate(groups, 1):
+            for panel in self._rotation_of(heads):
+                if len(groups) > 1:
+                    first, last = heads.start + 1, heads.stop
+                    which = f"head {last}" if first == last else f"heads {first} to {last}"
+                    key = panel.key if number == 1 else f"{panel.key}_{number}"
+                    panel = replace(panel, key=key, title=f"{panel.title} ({which})")
+                yield panel
+
+    def _rotation_of(self, heads: slice) -> Iterator[Panel]:
+        angles = self.layer.angles(heads.start)
         if angles is not None:
             yield self.angles(np.abs(angles) / (2 * np.pi))
         yield self._similarity(
             "similarity", "Score of the last token with its own copy k tokens earlier, as a share of that "
-            f"with itself: mean over {COPIES} random tokens and all heads, with its 95 % interval.",
-            "score, k = 0 is 1", *_interval(self.layer.copies()),
+            f"with itself: mean over {COPIES} random tokens and the heads, with its 95 % interval.",
+            "score, k = 0 is 1", *_interval(self.layer.copies(heads)),
         )  # fmt: skip
 
     def angles(self, turns: np.ndarray) -> Panel:

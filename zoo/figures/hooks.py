@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -44,6 +45,12 @@ class Layer:
 
     def uses(self, *hooks: str) -> bool:
         return any(encoding.uses(hook) for encoding in self.encodings for hook in hooks)
+
+    @property
+    def head_groups(self) -> list[slice]:
+        """Neighbouring heads that have the same encodings."""
+        ends = {end for one in self.encodings for end in accumulate(one.head_groups)}
+        return [slice(*pair) for pair in pairwise(sorted({0, self.size.num_heads, *ends}))]
 
     def vectors(self) -> np.ndarray:
         """The vectors that `embed` adds to the tokens, [T,E]."""
@@ -103,20 +110,21 @@ class Layer:
         """Attention [B,H,T,S] of the random contents, and the scores that content-dependent hooks add."""
         logits, added = self.scores(*self.content)
         allowed = self.contexts[0].allowed()
-        weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
+        weights = self.view.weights(logits.masked_fill(~allowed, -torch.inf), self.reading(self.content[0]))
         return array(weights), array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
 
-    def copies(self) -> np.ndarray:
+    def copies(self, heads: slice) -> np.ndarray:
         """The score of the last token with its own copy k tokens before, as a share of k = 0: [N,T]."""
         shape = COPIES, self.size.num_heads, 1, self.size.head_dim
         generator = torch.Generator().manual_seed(1)
         token = torch.randn(shape, generator=generator).expand(-1, -1, self.length, -1)
         x = torch.randn(COPIES, self.length, self.size.d_model, generator=generator)
-        last = self.scores(x, token, token)[0][:, :, -1].flip(-1).flatten(0, 1)
+        last = self.scores(x, token, token)[0][:, heads, -1].flip(-1).flatten(0, 1)
         return array(last / last[:, :1])
 
-    def angles(self) -> np.ndarray | None:
-        """The angle of each rotated pair of dimensions at each position, [T,P] in radians, fastest first.
+    def angles(self, head: int) -> np.ndarray | None:
+        """The angle of each rotated pair of dimensions of a head at each position, [T,P] in radians, fastest
+        first.
 
         None where `rotate` turns no pairs. Each dimension is rotated alone; the output shows its partner.
         """
@@ -124,7 +132,9 @@ class Layer:
         read = self.reading(torch.zeros(width, self.length, self.size.d_model))
         contexts = [replace(context, q_pos=ids, k_pos=ids, consecutive=True) for context in read]
         alone = torch.eye(width)[:, None, None].expand(-1, self.size.num_heads, self.length, -1)
-        out = self.view.rotate(alone, alone, contexts)[0][:, 0].double()  # [D,T,W]
+        out = self.view.rotate(alone, alone, contexts)[0][:, head].double()  # [D,T,W]
+        if not out[..., width:].any():  # zeros, for the sake of a head that has become wider
+            out = out[..., :width]
         if out.shape[-1] == 2 * width:  # each dimension has become a complex number, its parts in two halves
             turns = torch.stack([torch.complex(out[i, :, i], out[i, :, i + width]) for i in range(width)], -1)
         elif out.shape[-1] == width:

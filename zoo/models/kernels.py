@@ -45,6 +45,8 @@ def attend(
 ) -> Tensor:
     """softmax(scale q k^T + terms of the encodings, masked) v, the logits of each query times its row scale.
 
+    An encoding may replace the softmax (`Encoding.weights`).
+
     Args:
         q_BHTD, k_BHSD, v_BHSV: queries, keys and values.
         scale: the factor of the products.
@@ -116,6 +118,8 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: 
 
 def cannot_compute(kernel: str, scores: ScoreTerms) -> str | None:
     """Why a kernel that is insisted on cannot compute these scores; None where it can."""
+    if scores.layer.weighing and kernel not in ("auto", "reference"):
+        return f"kernel {kernel!r} computes a softmax, which this encoding replaces: use auto"
     if scores.needs_weights and kernel not in ("auto", "reference"):
         return f"kernel {kernel!r} does not return attention weights, which this encoding needs: use auto"
     if kernel == "flex" and scores.has_content:
@@ -206,7 +210,7 @@ def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerm
 def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     """The attention weights as one table: [B,H,T,S], in float32 or wider.
 
-    The row of a query sums to one; that of a query that may see no key is zero.
+    A row sums to one, or to less if an encoding overrides `weights`. It is zero where no key is visible.
     """
     products_BHTS = (q_BHTD * scale) @ k_BHSD.transpose(-1, -2)
     logits_BHTS = products_BHTS.to(torch.promote_types(products_BHTS.dtype, torch.float32))
@@ -216,13 +220,7 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale:
     logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
     if not scores.context.is_open():
         logits_BHTS = apply_mask(logits_BHTS, scores.context)
-    # Rows without a visible key would give NaN, and so would their gradient: fill them before and after the
-    # softmax. A CPU tests for such rows first; on a GPU the test would synchronize.
-    masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf
-    known = logits_BHTS.device.type == "cpu" and not torch.compiler.is_compiling()
-    if known and not masked_BHT1.any():
-        return logits_BHTS.softmax(-1)
-    return logits_BHTS.masked_fill(masked_BHT1, 0.0).softmax(-1).masked_fill(masked_BHT1, 0.0)
+    return scores.weights(logits_BHTS)
 
 
 def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:

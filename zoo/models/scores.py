@@ -78,7 +78,7 @@ class ScoreTerms:
     @property
     def needs_weights(self) -> bool:
         """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
-        return bool(self.layer.reshaped or self.layer.valued)
+        return bool(self.layer.reshaped or self.layer.weighing or self.layer.valued)
 
     def queries(self, start: int, stop: int) -> ScoreTerms:
         """The same for the queries in rows start..stop."""
@@ -213,7 +213,7 @@ class ScoreTerms:
         return (added[None] if added.dim() == 3 else added).to(dtype)
 
     def logits(self, logits_BHTS: Tensor, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor:
-        """The logits that go into the softmax, before the mask."""
+        """The logits that attention weights are computed from, before the mask."""
         content = self.content_or(q_BHTD, k_BHSD)
         for encoding, context in self._with("reshaped"):
             logits_BHTS = encoding.logits(logits_BHTS, *content, context)
@@ -222,6 +222,10 @@ class ScoreTerms:
     def scaled_queries(self, q_BHTD: Tensor) -> Tensor:
         """The queries for a kernel that does not scale logits itself."""
         return q_BHTD if self.row_scale is None else self.row_scale.of_queries(q_BHTD)
+
+    def weights(self, logits_BHTS: Tensor) -> Tensor:
+        """Attention weights from logits that are -inf where a query may not see a key."""
+        return self.layer.weights(logits_BHTS, self.contexts)
 
     def value(self, weights_BHTS: Tensor) -> Tensor | None:
         """The sum that the encodings add to the output [B,H,T,D], or None."""

@@ -201,7 +201,8 @@ def fixed_alibi(model: Model) -> str | None:
     """A test for ALiBi with the slopes that published models have."""
     fault = only("alibi", learned=(False,))(model)
     heads = model["num_heads"]
-    # The two rules for slopes differ where the number of heads is not a power of two.
-    if fault is None and model["encoding"]["slopes"] != "official" and heads & (heads - 1):
-        return f"alibi has slopes {model['encoding']['slopes']}"
+    # The geometric slopes differ from the official ones where the number of heads is not a power of two.
+    rule = None if fault else model["encoding"]["slopes"]
+    if rule == "harmonic" or (rule == "geometric" and heads & (heads - 1)):
+        return f"alibi has slopes {rule}"
     return fault

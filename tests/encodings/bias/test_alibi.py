@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from zoo.encodings.base import AttentionContext
-from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, official_slopes
+from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, harmonic_slopes, official_slopes
 
 # From the authors' own function, as printed for 12 heads.
 TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
@@ -60,9 +60,16 @@ def test_the_conventions_differ_where_heads_are_not_a_power_of_two():
     assert sorted(official_slopes(12)) != pytest.approx(sorted(geometric_slopes(12)))
 
 
+def test_harmonic_slopes_are_one_over_the_number_of_the_head(size_of, agree):
+    expected = [[-abs(i - j) / h for j in range(9)] for h in range(1, 7) for i in range(9)]
+    bias = table_of(ALiBi(size_of(num_heads=6), slopes="harmonic"), 9, causal=False)
+    against = "loop over 1/h, the slopes of NAPE"
+    agree(bias, torch.tensor(expected).view(6, 9, 9), encoding="alibi", against=against)
+
+
 def test_every_head_has_a_slope_of_its_own():
     for heads in range(1, 20):
-        for rule in (official_slopes, geometric_slopes):
+        for rule in (official_slopes, geometric_slopes, harmonic_slopes):
             assert len(set(rule(heads))) == heads
 
 

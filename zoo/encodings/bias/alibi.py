@@ -19,8 +19,9 @@ class ALiBi(Encoding):
     h = 1..H.
 
     Options:
-        slopes: where H is not a power of two. `official`: the slopes of the next lower power of two, then
-            every second slope of twice that; `geometric`: 2^(-8h/H) all the same.
+        slopes: `official`: where H is not a power of two, those of the next lower one, then every second
+            slope of twice that; `geometric`: 2^(-8h/H) all the same; `harmonic`: 1/h, whatever H is, as in
+            NAPE (arXiv:2506.16640).
         form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
             of the heads look only back and half only forward, each half with its own set of slopes. Under
             the causal mask of a decoder there is only one side and this changes nothing.
@@ -43,12 +44,12 @@ class ALiBi(Encoding):
         self,
         size: Size,
         *,
-        slopes: Literal["official", "geometric"] = "official",
+        slopes: Literal["official", "geometric", "harmonic"] = "official",
         form: Form = "symmetric",
         learned: bool = False,
     ):
         super().__init__(size)
-        rule = official_slopes if slopes == "official" else geometric_slopes
+        rule = RULES[slopes]
         heads, side = size.num_heads, sides(size, form)
         self.one_sided = bool(side.any())
         slope = [m for m in rule(heads // 2) for _ in range(2)] if self.one_sided else rule(heads)
@@ -70,7 +71,15 @@ def geometric_slopes(heads: int) -> list[float]:
     return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
 
 
+def harmonic_slopes(heads: int) -> list[float]:
+    """1/h for h = 1..H."""
+    return [1 / h for h in range(1, heads + 1)]
+
+
 def official_slopes(heads: int) -> list[float]:
     """The authors' slopes, for any number of heads."""
     lower = 2 ** math.floor(math.log2(heads))
     return geometric_slopes(lower) + geometric_slopes(2 * lower)[0::2][: heads - lower]
+
+
+RULES = {"official": official_slopes, "geometric": geometric_slopes, "harmonic": harmonic_slopes}

@@ -37,6 +37,7 @@ class DynamicPositionBias(ByDistance):
     formula = r"b_{ij} = \operatorname{MLP}\bigl(\operatorname{sign}(i-j) \ln(1 + |i-j|)\bigr)_h"
     paper = "Wang et al. 2022 (arXiv:2108.00154); Liu et al. 2022 (arXiv:2111.09883)"
     extrapolates = "yes"
+    lacks_offset = True
 
     def __init__(
         self,

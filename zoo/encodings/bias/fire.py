@@ -55,6 +55,7 @@ class FIRE(Encoding):
     extrapolates = "yes"
     fused = False
     per_layer = True
+    lacks_offset = True
 
     def __init__(
         self,

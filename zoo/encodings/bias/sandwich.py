@@ -32,6 +32,7 @@ class Sandwich(ByDistance):
     )
     paper = "Chi, Fan, Rudnicky, Ramadge 2023 (arXiv:2212.10356)"
     extrapolates = "yes"
+    lacks_offset = True
 
     def __init__(self, size: Size, *, dim: int = 128, form: Form = "symmetric"):
         super().__init__(size)

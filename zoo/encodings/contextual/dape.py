@@ -19,7 +19,7 @@ SLOPE = 0.01
 BLOCK_ELEMENTS = 2**20
 """Most hidden units that are held at a time: 4 MiB, for a processor's cache. The backward pass recomputes
 them."""
-REFUSED = ("embed", "read", "rotate", "score", "logits", "value")
+REFUSED = ("embed", "read", "rotate", "score", "logits", "weights", "value")
 
 
 @register("dape")

@@ -1,1 +1,1 @@
-"""Another encoding at another time of training, or in another layer."""
+"""Another encoding at another time of training, in another layer, or in other heads."""

@@ -1,0 +1,1 @@
+"""Attention weights that another function than the softmax computes from the scores."""
