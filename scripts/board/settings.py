@@ -62,13 +62,15 @@ def ranked(grid: pd.DataFrame) -> pd.DataFrame:
 def settings_page(studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
     """The page of all grids, by file name."""
     parts = [
-        "# How the training setting was chosen",
+        "# How the training setting is chosen",
         f"""\
-One learning rate and one start of the weights serve all encodings of a task. They were chosen with one seed,
-from the validation loss and the score at the trained length; no longer length was read. The chosen setting is
+One learning rate and one start of the weights serve all encodings of a task. They are chosen with one seed,
+from the validation loss and the score at the trained length; no longer length is read. The chosen setting is
 the one in which most of these encodings learn the task ({LEARNS:g} of the whole answers). Where several are
 equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
 initial weights; `auto` is 1/sqrt(width of a matrix's input).
+
+The studies on the other pages were measured before, in the settings of their recipes.
 
 Cells: the share of whole answers at the trained length and the validation loss in nats; for text, bits per
 byte and the same.""",
