@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from results import Entry, Study, unpack
 from zoo import registry
 from zoo.figures.curves import pictures
-from zoo.figures.style import METADATA
+from zoo.figures.style import FIRST, METADATA
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
 
 REFERENCE = "rope"
-SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire", "fox", "cope")
+SHOWN = FIRST
 """The encodings in the figure of a study; its tables have all."""
 LEFT_OUT = frozenset({"drope"})
 """Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is

@@ -1,8 +1,10 @@
 """The curves: the drawn numbers are those of the summary, in matplotlib and in plotly."""
 
+from itertools import pairwise
+
 import pytest
 
-from zoo.figures.curves import curves, interactive_curves, pictures
+from zoo.figures.curves import curves, interactive_curves, pictures, plots
 from zoo.reports.report import build
 
 
@@ -47,3 +49,28 @@ def test_the_interactive_figure_has_the_same_numbers(report):
     assert lines["alibi", "y"] == of(report, "alibi", "mean")
     assert lines["alibi", "y2"] == of(report, "alibi", "difference")
     assert "1.100 [" in next(t for t in figure.data if t.name == "rope").text[1]
+
+
+def test_the_axis_follows_the_encodings_that_stay_together(write_run):
+    values = {"alibi": 1.1, "rope": 1.2, "none": 1.15, "t5": 1.12, "sinusoidal": 1.6}
+    made = build([write_run(one, one, values={16: 1.0, 64: end}) for one, end in values.items()])
+    (panel,) = made.panels
+    plot = plots(panel)[0]
+    top = plot.range[1]
+    assert 1.2 < top < 1.4
+    # The line from 1 to 1.6 over two octaves leaves where it crosses the edge.
+    assert plot.exits() == [("sinusoidal", pytest.approx(16 * 4 ** ((top - 1) / 0.6)))]
+    texts = {label: text for label, text, *_ in plot.ends(0.05)}
+    assert texts == {one: one for one in values} | {"sinusoidal": "sinusoidal, up to 1.6"}
+
+
+def test_labels_at_the_ends_do_not_overlap(write_run):
+    values = {"alibi": 1.3, "rope": 1.3001, "none": 1.3002, "t5": 1.3003, "fire": 1.5}
+    made = build([write_run(one, one, values={16: 1.5, 64: end}) for one, end in values.items()])
+    plot = plots(made.panels[0])[0]
+    heights = {label: height for label, _, _, _, height in plot.ends(0.1)}
+    assert sorted(heights, key=heights.get) == [*values]
+    gap = 0.1 * (plot.range[1] - plot.range[0])
+    own = sorted(heights.values())
+    assert min(high - low for low, high in pairwise(own)) > 0.999 * gap
+    assert plot.range[0] <= own[0] and own[-1] < plot.range[1]

@@ -8,14 +8,17 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, number, panel_title, signed
+from zoo.errors import shorten
 from zoo.figures.style import FAINT, GRID, INK, MARKERS, METADATA, RC, Style, styles
 
 if TYPE_CHECKING:
@@ -27,9 +30,12 @@ HIGHEST = 1.5
 """Losses so far above the best (nats) are cut off; of bits per byte those beyond this factor."""
 RATE = (-0.03, 1.03)
 TICKS = 8
-SYMBOLS = dict(
-    zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"), strict=True)
-)
+WIDEST, LABEL = 21, 60
+"""Characters of a label beside which there is room for a second panel, and of any label."""
+SYMBOLS = dict(zip(MARKERS, (
+    "circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "triangle-left",
+    "triangle-right", "pentagon", "star",
+), strict=True))  # fmt: skip
 """Matplotlib's markers as plotly names them."""
 
 
@@ -47,6 +53,47 @@ class Plot:
     unit: str
     range: tuple[float, float]
     reference: str = ""
+
+    def exits(self) -> list[tuple[str, float]]:
+        """The label of each line that leaves through the top edge, and the length there."""
+        found, top = [], self.range[1]
+        for label, curve in self.lines.items():
+            out = (curve["value"] > top) | curve["note"].fillna("").str.contains("not finite")
+            last = curve.shift()
+            part = (top - last["value"]) / (curve["value"] - last["value"])
+            lengths = last["length"] * (curve["length"] / last["length"]) ** part
+            lengths = lengths.fillna(curve["length"])[out & ~out.shift(fill_value=False)]
+            found += [(label, length) for length in lengths]
+        return found
+
+    def ends(self, gap: float) -> list[tuple[str, str, float, float, float]]:
+        """The label of each line, the text at its end, length and value there, and the height of the text.
+
+        Args:
+            gap: the distance of two texts, as a share of the axis; 0 for no text.
+        """
+        groups, exits, (bottom, top) = defaultdict(list), dict(self.exits()), self.range
+        for label, curve in self.lines.items() if gap else ():
+            there, highest = curve[curve["value"].notna()], curve["value"].max()
+            if len(there) and there["value"].iloc[-1] <= top:
+                length, value = there["length"].iloc[-1], there["value"].iloc[-1]
+                groups[length].append((value, length, label, label))
+            elif label in exits:
+                text = f"{label}, up to {highest:,.4g}" if highest > top else label
+                groups["top"].append((top, exits[label], label, text))
+        found = []
+        for group in groups.values():
+            group.sort()
+            # The heights nearest to the values that are at least a gap apart.
+            steps = gap * (top - bottom) * np.arange(len(group))
+            flat = np.array([value for value, *_ in group]) - steps
+            flat = (np.maximum.accumulate(flat) + np.minimum.accumulate(flat[::-1])[::-1]) / 2
+            heights = flat.clip(bottom, top - steps[-1] - 0.7 * gap * (top - bottom)) + steps
+            found += [
+                (label, text, length, value, height)
+                for (value, length, label, text), height in zip(group, heights, strict=True)
+            ]
+        return found
 
 
 def plots(panel: pd.DataFrame) -> list[Plot]:
@@ -67,20 +114,23 @@ def _lines(panel: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
 
 
 def _range(panel: pd.DataFrame, column: str = "mean") -> tuple[float, float]:
-    """Bottom and top of the drawn values; losses far above the best are cut off."""
-    values, best = panel[column].dropna(), panel["mean"].min()
+    """Bottom and top of the drawn values. Losses far above the best are cut off, and so are encodings whose
+    highest loss is an outlier of those of all encodings (by Tukey's fence)."""
+    best, start, room = panel["mean"].min(), 0.0, math.inf
     if panel["lower_is_better"].iloc[0]:
         room = HIGHEST if panel["measure"].iloc[0] == "loss_nats" else best * (HIGHEST - 1)
         start, room = (best, room) if column == "mean" else (0.0, room / 3)
+        highest = panel.groupby("encoding")[column].max()
+        low, high = highest.quantile([0.25, 0.75])
+        fence = max(high + 1.5 * (high - low), start + room / 5)
+        panel = panel[panel["encoding"].map(highest) <= fence]
     elif column == "mean":
         return RATE
-    else:
-        start, room = 0.0, math.inf
-    kept = [start, *values[values <= start + room]]
+    kept = [start, *panel.loc[panel[column] <= start + room, column]]
     ends = panel[["low", "high"] if column == "mean" else [f"{column}_low", f"{column}_high"]].stack()
     kept += [end for end in ends if min(kept) - room <= end <= start + room]
     margin = max(0.05 * (max(kept) - min(kept)), 0.004 * abs(start), 1e-6)
-    return min(kept) - margin, max(kept) + (2.5 if values.max() > start + room else 1) * margin
+    return min(kept) - margin, max(kept) + margin
 
 
 def _ticks(panel: pd.DataFrame) -> dict[int, str]:
@@ -115,28 +165,29 @@ def pictures(
 
 
 def curves(summary: pd.DataFrame, title: str = "") -> Figure:
-    """A panel for each protocol: a line for each encoding, faint edges for its interval, a point for each
-    seed, and the trained length; below it the differences to the reference with their own intervals."""
+    """A panel for each protocol: a line for each encoding with its label at the end, faint edges for its
+    interval, a point for each seed, and the trained length; below it the differences to the reference with
+    their own intervals."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     panels = [own for _, own in summary.groupby("panel") if own["mean"].notna().any()]
     labels = list(summary["encoding"].unique())
-    looks, columns = styles(labels), min(2, len(panels))
-    rows, per_line = math.ceil(len(panels) / columns), 2 if max(map(len, labels)) > 21 else 4
-    lower = summary["reference"].notna().any()
-    height = rows * ((3.9 if columns == 1 else 2.75) + 1.15 * lower)
-    height += 0.17 * math.ceil(len(labels) / per_line) + 0.5
+    looks, columns = styles(labels), min(2 if max(map(len, labels)) <= WIDEST else 1, len(panels))
+    rows, lower = math.ceil(len(panels) / columns), summary["reference"].notna().any()
+    # A line of text has 0.14 inches; axes have 0.8 of the height.
+    upper_height = max(3.9 if columns == 1 else 2.75, 0.14 * len(labels) + 0.3)
+    height = rows * (upper_height + 1.15 * lower) + 0.5
     figure = Figure(figsize=(7.0, height), layout="constrained")
     FigureCanvasAgg(figure)
-    grid, handles = figure.add_gridspec(rows, columns), {}
+    grid = figure.add_gridspec(rows, columns)
     for index, panel in enumerate(panels):
         made = plots(panel)
         cells = grid[index // columns, index % columns].subgridspec(
             len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04
         )
         upper = figure.add_subplot(cells[0])
-        handles |= _draw(upper, made[0], panel, looks)
+        _draw(upper, made[0], panel, looks, 0.14 / upper_height)
         upper.set_title(panel_title(panel), fontsize=8.5, pad=12)
         if len(made) > 1:
             upper.set_xlabel("")
@@ -145,23 +196,17 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     about = "\n".join(textwrap.wrap(_about(summary), 110))
     if len(labels) == 1:
         title = f"{title}: {labels[0]}" if title else labels[0]
-        figure.supxlabel(about, fontsize=6.5, color=INK)
-    else:
-        figure.legend(
-            list(handles.values()), list(handles), frameon=False, handlelength=2.6, title=about,
-            title_fontsize=6.5, ncols=min(per_line, len(labels)), loc="outside lower center",
-        )  # fmt: skip
+    figure.supxlabel(about, fontsize=6.5, color=INK)
     if title:
         figure.suptitle(title, fontsize=9.5)
     return figure
 
 
-def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style]) -> dict[str, Any]:
-    """Draw a plot with matplotlib; returns the line of each encoding."""
+def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style], gap: float = 0.0) -> None:
+    """Draw a plot with matplotlib, and labels `gap` of the axis apart."""
     axes.set_ylim(plot.range)
     if plot.reference:
         axes.axhline(0, color=looks[plot.reference].color, linewidth=1.0, zorder=1)
-    handles = {}
     for label, curve in plot.lines.items():
         style, seeds = looks[label], curve[["length", "values"]].itertuples(index=False)
         if not plot.reference:
@@ -169,12 +214,6 @@ def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style
             if curve["seeds"].iloc[0] > 1 and points:
                 look = {"color": style.color, "alpha": 0.45, "markersize": 2.6, "zorder": 2}
                 axes.plot(*zip(*points, strict=True), "o", **look)
-            above = curve[
-                (curve["value"] > plot.range[1]) | curve["note"].fillna("").str.contains("not finite")
-            ]
-            if len(above):
-                tops = [plot.range[1]] * len(above)
-                axes.plot(above["length"], tops, "^", color=style.color, markersize=4.5, clip_on=False)
         there = curve[curve["value"].notna()]
         if not len(there):
             continue
@@ -184,25 +223,30 @@ def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style
         for end in ("low", "high"):
             axes.plot(curve["length"], curve[end], color=style.color, alpha=0.35, linewidth=0.5, zorder=1)
         many = len(there) >= 10 or bool(plot.reference)
-        (handles[label],) = axes.plot(
+        axes.plot(
             there["length"], there["value"], color=style.color, linestyle=style.linestyle,
             marker=style.marker, linewidth=1.0 if plot.reference else 1.4, markersize=2.6 if many else 4.4,
             markeredgecolor="white", markeredgewidth=0 if many else 0.4, zorder=3,
         )  # fmt: skip
     _length_axis(axes, panel)
+    for label, length in plot.exits():
+        axes.plot(length, plot.range[1], "^", color=looks[label].color, markersize=4.5, clip_on=False)
+    for label, text, length, value, at in plot.ends(gap):
+        color = looks[label].color
+        axes.annotate(
+            shorten(text, LABEL), (length, value), (9, at), textcoords=("offset points", "data"),
+            fontsize=7, va="center", color=color, annotation_clip=False,
+            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.3},
+            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.5, "shrinkA": 1},
+        )  # fmt: skip
     if plot.reference:
         axes.set_ylabel(plot.unit, fontsize=7)
-        return handles
+        return
     axes.set_ylabel(plot.unit)
     notes = {"fontsize": 6.5, "color": FAINT, "textcoords": "offset points", "annotation_clip": True}
     for length in panel["train_length"].unique():
         place = {"xycoords": ("data", "axes fraction"), "xytext": (0, 1.5), "ha": "center"}
         axes.annotate("trained", (length, 1.0), **place, **notes)
-    if panel["mean"].max() > plot.range[1]:
-        text = f"▲ above the picture, up to {panel['mean'].max():,.4g}"
-        place = {"xycoords": "axes fraction", "xytext": (0, -3), "ha": "right", "va": "top"}
-        axes.annotate(text, (1.0, 1.0), **place, **notes)
-    return handles
 
 
 def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
@@ -234,11 +278,21 @@ def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactiv
     from plotly.subplots import make_subplots
 
     looks, made = styles(labels), plots(panel)
+    wide = max(map(len, made[0].lines))
+    gap = 0.05 * (wide <= WIDEST and len(made[0].lines) <= 20)  # a legend has all labels
     heights = [0.7, 0.3][: len(made)]
     figure = make_subplots(rows=len(made), shared_xaxes=True, row_heights=heights, vertical_spacing=0.04)
     for row, plot in enumerate(made, 1):
         for label, curve in plot.lines.items():
             _scatter(figure, row, plot, curve, looks[label])
+        exits = [(label, "▲", length, plot.range[1]) for label, length in plot.exits()]
+        texts = [(label, f"\u00a0\u00a0{text}", length, at) for label, text, length, _, at in plot.ends(gap)]
+        for label, text, length, height in exits + texts * (row == 1):
+            figure.add_scatter(
+                x=[length], y=[height], text=[escape(text)], mode="text", legendgroup=label, row=row, col=1,
+                textposition="middle center" if text == "▲" else "middle right", cliponaxis=False,
+                textfont={"color": looks[label].color}, hoverinfo="skip", showlegend=False,
+            )  # fmt: skip
         figure.update_yaxes(title=escape(plot.unit), range=plot.range, row=row, col=1)
     ticks = _ticks(panel)
     figure.update_xaxes(type="log", tickvals=[*ticks], ticktext=[*ticks.values()], gridcolor=GRID)
@@ -248,7 +302,7 @@ def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactiv
         figure.add_vline(length, line={"color": FAINT, "dash": "dot"})
     figure.update_layout(
         height=290 + 150 * len(made) + 20 * len(made[0].lines), plot_bgcolor="white", hovermode="closest",
-        margin={"l": 60, "r": 10, "t": 30, "b": 10}, font={"color": INK},
+        margin={"l": 60, "r": 10 + 7 * wide * (gap > 0), "t": 30, "b": 10}, font={"color": INK},
         legend={"orientation": "h", "yanchor": "top", "y": -0.16},
     )  # fmt: skip
     return figure

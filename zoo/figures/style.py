@@ -9,14 +9,17 @@ from zlib import crc32
 
 from zoo.errors import InputError, hint
 
-HUES = ("#698ffb", "#c90b00", "#0d715f", "#ef4db1", "#bb8c3d", "#912ad9")
-"""Distinct with every kind of colour vision, with a contrast of 3 on white paper and on a dark page."""
+HUES = (
+    "#2097ff", "#9e8e8a", "#097094", "#dc57d6", "#754a23", "#950dfe", "#0e3900", "#ff2508", "#570b5a",
+    "#b41e67", "#4000c7",
+)  # fmt: skip
+"""Distinct with every kind of colour vision, with a contrast of 3 on white; dark pages invert figures."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 4), (2, 3), (9, 3, 2, 3))
 """Lengths of strokes and gaps, in pixels of a line of width 2."""
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
 """As matplotlib names them."""
-FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
-"""The encodings compared most often have the six hues in this order."""
+FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5", "kerple", "fire", "fox", "cope")
+"""The most used encodings have the first hues in every figure; a plugin has the last one."""
 INK, CAPTION, FAINT, GRID = "#333333", "#555555", "#8a8a8a", "#e6e6e6"
 """Text, captions, the background of a plot (axes, ticks, the mark of the trained length), and its grid."""
 RC = {
@@ -65,32 +68,29 @@ class Style:
         return {"color": self.color, "dash": ",".join(f"{part}px" for part in self.dash) or "solid"}
 
 
-# From one to the next hue and marker change; after the sixth the dash changes too.
+# From one to the next hue and marker change; after the last hue the dash and the pairs change too.
 STYLES = tuple(
-    Style(
-        HUES[n % len(HUES)],
-        DASHES[n // len(HUES) % len(DASHES)],
-        MARKERS[(n + n // len(HUES)) % len(MARKERS)],
-    )
-    for n in range(72)
+    Style(hue, DASHES[turn % len(DASHES)], MARKERS[(n + turn) % len(MARKERS)])
+    for turn in range(8)
+    for n, hue in enumerate(HUES)
 )
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
     """The style of each curve of a figure, by label, in the order of the labels.
 
-    It depends on the encoding's name alone as long as no other label of the figure has the same hue. Of two
-    that do, a plugin, else the one in `FIRST`, else the first by name, keeps it. Up to six curves have six
-    hues, up to 72 curves have 72 styles.
+    An encoding in `FIRST` has the same in every figure, and so has a single plugin. The style of another
+    depends on its name alone unless its hue is taken. Up to eleven curves have eleven hues.
     """
     from zoo import registry
 
     labels, given = list(dict.fromkeys(labels)), {}
     own = {name for name, one in registry.encodings.all().items() if one.builtin}
     names = {label: re.split(r"[ +(]", label)[0] for label in labels}
-    for label in sorted(labels, key=lambda label: (names[label] in own, label not in FIRST, label)):
+    for label in sorted(labels, key=lambda label: (label not in FIRST, names[label] in own, label)):
         name = names[label]
-        start = FIRST.index(name) if name in FIRST else crc32(name.encode()) % len(STYLES)
+        start = crc32(name.encode()) % len(STYLES) if name in own else len(FIRST)
+        start = FIRST.index(name) if name in FIRST else start
         order = [*STYLES[start:], *STYLES[:start]]
         taken, hues = set(given.values()), {style.color for style in given.values()}
         free = [style for style in order if style not in taken] or order
