@@ -29,7 +29,7 @@ class DAPE(Wrapper):
     scores = A + B + MLP([A; B]), with A = q k^T / sqrt(D), in a list with all that the others add, and B the
     bias of another encoding. For each query and key the MLP takes the 2H numbers of all heads to H: W2
     LeakyReLU(W1 [A; B] + b1) + b2, with slope 0.01 below 0. Each layer has its own MLP, and its own instance
-    of the wrapped encoding.
+    of the wrapped encoding. A pair that B hides stays hidden.
 
     Options:
         of: an encoding that adds a bias and does nothing else, or `none`: B is 0, and the MLP takes A alone.
@@ -72,8 +72,9 @@ class DAPE(Wrapper):
         input_FBTS = logits.transpose(0, 1)
         if self.of.uses("bias"):
             bias = self.of.bias_table(context, heads).to(dtype)
-            input_FBTS = torch.cat((input_FBTS, bias.expand_as(logits).transpose(0, 1)))
             logits = logits + bias
+            bias = bias.masked_fill(bias.isneginf(), 0)  # in the MLP minus infinity would be NaN
+            input_FBTS = torch.cat((input_FBTS, bias.expand_as(logits).transpose(0, 1)))
         # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.
         with torch.autocast(logits.device.type, enabled=False):
             change_HN = self._change(input_FBTS.flatten(1))
