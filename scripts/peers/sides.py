@@ -20,7 +20,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -149,15 +148,6 @@ class RandomText(Batched):
         return {"tokens": tokens[:, :-1].contiguous(), "targets": tokens[:, 1:].contiguous()}
 
 
-class NoText:
-    """A stream of no tokens: nothing is evaluated."""
-
-    document_starts = np.empty(0, np.int64)
-
-    def __len__(self) -> int:
-        return 0
-
-
 class RandomSource(DataSource):
     fingerprint: ClassVar[dict[str, str]] = {"corpus": "random", "tokenizer": ""}
 
@@ -166,9 +156,6 @@ class RandomSource(DataSource):
         size = replace(TINY, length=data.sequence_length, vocabulary=self.vocab_size, batch=data.batch_size)
         turns = RandomTokens.turns if split == "train" else None
         return RandomText(size, turns)
-
-    def stream(self, split: str) -> NoText:
-        return NoText()
 
 
 @register.dataset("random_tokens")
@@ -204,6 +191,7 @@ def recipe_of(side: Side, size: Size, device: torch.device, steps: int) -> Recip
         "optimizer": {"lr": 1e-4},
         "trainer": {"max_steps": steps, "accelerator": device.type},
         "checkpoint": {"every_n_steps": NEVER},
+        "evaluate": {"lengths": []},
     }
     if side.mode != "default":
         precision, compiled = side.mode[:4], side.mode.endswith("compiled")

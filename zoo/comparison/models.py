@@ -73,7 +73,10 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
             targets = one.targets.model_copy(update={"digest": one.targets.text or corpus})
             of_change = kept.setdefault(one.encoding if one.changed else "", {})
-            of_change[one.kind[:2], targets.digest] = one.model_copy(update={"targets": targets})
+            # Models share documents; blocks are of tokens, which each model has its own of.
+            rows = [row.model_copy(update={"blocks": None}) for row in one.rows]
+            changes = {"targets": targets, "rows": rows}
+            of_change[one.kind[:2], targets.digest] = one.model_copy(update=changes)
         for changed, measured in sorted(kept.items()):
             label, (first, *_) = f"{own} ({changed})" if changed else own, measured.values()
             yield Series(label, (replace(run, measurements=tuple(measured.values())),), first.changed)
