@@ -59,9 +59,9 @@ def test_layout_and_partial_are_those_of_rope(dual_chunk, agree):
 def test_distances_up_to_the_window_are_those_of_rope(longest, window, dual_chunk, size_of):
     pos = torch.arange(100)
     q, k = torch.randn(2, 1, 2, 100, D)
-    context, apart = AttentionContext(pos, pos), pos[:, None] - pos
-    got = scores_of(dual_chunk(longest=longest, window=window), q, k, context)
-    rope = scores_of(RoPE(size_of(d_model=2 * D, num_heads=2)), q, k, context)
+    apart = pos[:, None] - pos
+    got = scores_of(dual_chunk(longest=longest, window=window), q, k, AttentionContext(pos, pos))
+    rope = scores_of(RoPE(size_of(d_model=2 * D, num_heads=2)), q, k, AttentionContext(pos, pos))
     near = (apart >= 0) & (apart <= window)
     torch.testing.assert_close(got[..., near], rope[..., near], rtol=0, atol=1e-5)
     assert (got - rope)[..., apart > longest].abs().max() > 1e-1
