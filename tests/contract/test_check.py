@@ -258,7 +258,7 @@ def test_every_encoding_of_a_file_is_tried(here, quick, capsys):
 def test_the_options_of_a_built_in_encoding_are_tried(here, quick, capsys):
     assert cli.main(["check", "alibi"]) == 0
     printed = capsys.readouterr().out
-    assert "alibi, alibi slopes=geometric, alibi form=one_sided" in printed
+    assert "alibi, alibi slopes=geometric, alibi slopes=harmonic, alibi form=one_sided" in printed
     assert cli.main(["check", "alibi", "--set", "form=one_sided"]) == 0
     assert "tried as decoder and encoder\n" in capsys.readouterr().out
     assert cli.main(["check", "[alibi, {name: shaw, values: false}]"]) == 0
