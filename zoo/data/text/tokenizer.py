@@ -93,8 +93,10 @@ class TextTokenizer:
     @property
     def start_token(self) -> str | None:
         """The token that the post-processor puts before a text, if any."""
-        first, plain = self.tokenizer.encode("a").ids[0], self.encode_short("a")[0]
-        return None if first == plain else self.tokenizer.id_to_token(first)
+        # A text that every tokenizer with these tokens has: the vocabulary may lack any given letter.
+        text = next((raw.decode() for raw in self._token_bytes if raw.isalnum()), "")
+        first = self.tokenizer.encode(text).ids[:1]
+        return None if first == self.encode_short(text)[:1] else self.tokenizer.id_to_token(first[0])
 
     @property
     def fingerprint(self) -> str:
