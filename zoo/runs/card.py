@@ -71,6 +71,7 @@ def make_card(
         "tokens_seen": 0,
         "finished": False,
         "parameters": parameter_counts(model),
+        "vocab_size": model.tokens.num_embeddings,
         "changed_on_resume": [],
         "versions": versions,
         "git_commit": _git_commit(),
