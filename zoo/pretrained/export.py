@@ -211,6 +211,10 @@ def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:
     ids = dict.fromkeys(ids, ours.end_token)
     if start := start_token(task, ours):
         ids["bos_token_id"] = start.id
+    elif ours.start_token is not None:
+        # The model has read no start token: its windows began with the text.
+        ours.tokenizer.post_processor = None
+        ours.save(folder / TOKENIZER)
     special = {key.removesuffix("_id"): token for key, token in ids.items()} | {"mask_token": ours.mask_token}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / TOKENIZER),
