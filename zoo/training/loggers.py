@@ -154,10 +154,11 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
 
 @contextmanager
 def logging_ended(recipe: Recipe) -> Iterator[None]:
-    """After the block Weights & Biases does not log the next training of this process into this run.
+    """After the block Weights & Biases and MLflow do not log the next training of this process to this run.
 
     Raises InputError for errors of it and of MLflow, such as a missing key or server.
     """
+    address = os.environ.get(TRACKING_URI)
     try:
         yield
     except Exception as error:
@@ -166,6 +167,10 @@ def logging_ended(recipe: Recipe) -> Iterator[None]:
             raise InputError(Problem(f"{error} ({advice})", key="logging")) from error
         raise
     finally:
+        # MLflow has set it to the address of this run.
+        os.environ.pop(TRACKING_URI, None)
+        if address is not None:
+            os.environ[TRACKING_URI] = address
         if "wandb" in recipe.logging:
             import wandb
 
