@@ -37,7 +37,7 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     try:
         cls, options = registry.encodings.load(name), dict(spec)
         for option in about.options:
-            if option.name in spec and registry.holds_wrapped(option.annotation):
+            if option.name in spec and option.wraps:
                 spec[option.name] = _build_wrapped(
                     spec[option.name], lambda index: cls.size_inside(size, options, index)
                 )

@@ -171,7 +171,7 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
     for description in named:
         for option in description.options:
             if option.name not in base.model_fields:
-                wraps = registry.holds_wrapped(option.annotation)
+                wraps = option.wraps
                 default = ... if option.default is registry.REQUIRED else option.default
                 help_text = description.help.get(option.name)
                 field = Field(default, description=help_text, validate_default=wraps)

@@ -200,7 +200,7 @@ def _words(spec: Any) -> str:
     words = [spec["name"]]
     for option in registry.encodings.describe(spec["name"]).options:
         value = spec.get(option.name)
-        if registry.holds_wrapped(option.annotation):
+        if option.wraps:
             words += [] if value is None else [_words(value)]
         elif option.name in spec and json.dumps(value) != json.dumps(option.default, default=str):
             text = value if isinstance(value, str) else json.dumps(value)
