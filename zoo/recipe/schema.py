@@ -180,6 +180,11 @@ class Recipe(Section):
     wandb: Annotated[WandbConfig, Affects(None)] = WandbConfig()
     """Where Weights & Biases files the run."""
 
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of an optimizer step, over all devices."""
+        return self.data.batch_size * self.data.sequence_length
+
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""
         return self.model_dump(mode="json")

@@ -47,7 +47,6 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         InputError: flags that Lightning refuses.
     """
     recipe, before = run.recipe, run.content or {}
-    tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
     flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
@@ -60,17 +59,17 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         # Lightning counts batches; from the beginning of the run, over the ends of epochs.
         flags["val_check_interval"] *= flags["accumulate_grad_batches"]
         flags["check_val_every_n_epoch"] = None
-    log = StepLog(tokens_per_step)
+    log = StepLog()
     callbacks: list[Callback] = [
         status,
         SeededSteps(),
         log,
-        *([] if flags.get("enable_progress_bar") is False else [StepBar(tokens_per_step)]),
+        *([] if flags.get("enable_progress_bar") is False else [StepBar()]),
         NanGuard(log, run),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(run),
-        LastCheckpoint(run, tokens_per_step, lambda: status.due),
+        LastCheckpoint(run, lambda: status.due),
     ]
     folder = run.folder or Path()  # a further process learns it when the training starts
     try:
