@@ -12,7 +12,6 @@ from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe
 from zoo.training.finish import finish, opening
 from zoo.training.library_messages import hide_library_messages
-from zoo.training.loggers import logging_ended
 from zoo.training.run import Resume, TrainingRun, find_start
 from zoo.training.run_status import RunStatus
 from zoo.training.trainer import DataModule, make_trainer
@@ -47,7 +46,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trai
             print(opening(run, task, source), flush=True)
         if run.recipe.compile:
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging
-        with freed_memory_kept(), logging_ended(run.recipe):
+        with freed_memory_kept():
             trainer.fit(task, DataModule(source), ckpt_path=run.checkpoint, weights_only=True)
         status.trained()
         if not run.saved_at:
