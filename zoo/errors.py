@@ -72,6 +72,10 @@ def hint(word: str, valid: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else f"there are: {', '.join(valid)}"
 
 
+MOST_SHOWN = 600
+"""Characters of a list in a message."""
+
+
 def shorten(text: str, limit: int = 60) -> str:
     """Text cut to a length that fits a message."""
     return text if len(text) <= limit else text[: limit - 3] + "..."

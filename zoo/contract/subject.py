@@ -173,7 +173,7 @@ def draw_large_weights(model: nn.Module, seed: int) -> None:
 
 def descriptions_in(spec: Any) -> list[Description]:
     """The descriptions of all encodings in a spec, wrapped ones included."""
-    return [registry.encodings.describe(name) for _, name in encodings_in(spec, ())]
+    return [about for _, about in encodings_in(spec, ())]
 
 
 def kinds_of(spec: Any) -> tuple[Kind, ...]:

@@ -26,7 +26,6 @@ from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card
 from zoo.runs.folder import LAST, RUNS, validate_free, write_recipe
-from zoo.runs.load import restore_weights
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -225,7 +224,7 @@ def load_weights(task: Task, published: Published) -> None:
         more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
         text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
         raise InputError(Problem(text, where=str(published.folder)))
-    restore_weights(task, own, published.folder)
+    task.restore(own, published.folder)
 
 
 def _read_tensor(file: Path, name: str) -> Tensor:

@@ -31,23 +31,21 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     try:
         return resolve_encoding(spec), {}
     except ValidationError as error:
-        describe = registry.encodings.describe
-        keys = {
-            at: ["name", *(one.name for one in describe(name).options)] for at, name in encodings_in(spec, ())
-        }
+        found = encodings_in(spec, ())
+        keys = {at: ["name", *(option.name for option in about.options)] for at, about in found}
         faults = explain_validation_error(error, spec, keys)
         return None, {(*path, *below): message for below, message in faults.items()}
 
 
-def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Every registered encoding in one as a recipe has it, wrapped ones too: its key path and its name."""
+def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, registry.Description]]:
+    """Every registered encoding in one as a recipe has it, wrapped ones too, with its key path."""
     if isinstance(spec, list | tuple):
         for index, part in enumerate(spec):
             yield from encodings_in(part, (*path, index))
         return
     spec = {"name": spec} if isinstance(spec, str) else spec
     if isinstance(spec, dict) and (about := registry.encodings.all().get(str(spec.get("name")))):
-        yield path, about.name
+        yield path, about
         for key in about.wrapping:
             yield from encodings_in(spec.get(key), (*path, key))
 
@@ -146,9 +144,9 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
     """
     defaults = {
         dotted((*path, key)): value
-        for path, name in encodings_in(spec, ENCODING)
+        for path, about in encodings_in(spec, ENCODING)
         if dotted((*path, "name")) in changed
-        for key, value in _defaults(registry.encodings.describe(name)).items()
+        for key, value in _defaults(about).items()
     }
     options = [
         f"{key.removeprefix(dotted(ENCODING) + '.')}={_value_text(value)}"
@@ -161,11 +159,10 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
 def may_change(spec: Any) -> list[str]:
     """The keys of a resolved encoding that may be set on a trained model."""
     keys = []
-    for path, name in encodings_in(spec, ENCODING):
-        keys += [dotted((*path, option)) for option in registry.encodings.describe(name).after_training]
-        names = registry.encodings.names()
-        instead = [other for other in names if name in registry.encodings.describe(other).replaces]
-        if instead:
+    for path, about in encodings_in(spec, ENCODING):
+        keys += [dotted((*path, option)) for option in about.after_training]
+        known = registry.encodings.all().values()
+        if instead := sorted(one.name for one in known if about.name in one.replaces):
             keys.append(f"{dotted(path)} (to {' or '.join(instead)})")
     return keys
 

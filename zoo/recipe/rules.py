@@ -150,19 +150,19 @@ def devices_are_some(devices: Any) -> Fault:
 @rule("model.encoding", "model.kind")
 def encoding_fits_kind(encoding: Any, kind: str) -> Fault:
     return {
-        path: f"encoding {name!r} is not for {_a(kind)}"
-        for path, name in encodings_in(encoding, ENCODING)
-        if not getattr(registry.encodings.describe(name), kind)
+        path: f"encoding {about.name!r} is not for {_a(kind)}"
+        for path, about in encodings_in(encoding, ENCODING)
+        if not getattr(about, kind)
     }
 
 
 @rule("model.encoding", of=FOR_TRAINING)
 def encoding_can_be_trained(encoding: Any) -> Fault:
     return {
-        path: f"{name} is for evaluation: train with {' or '.join(trained)}, then "
-        f"`zoo evaluate RUN --set {dotted(path)}={name}`"
-        for path, name in encodings_in(encoding, ENCODING)
-        if (trained := registry.encodings.describe(name).replaces)
+        path: f"{about.name} is for evaluation: train with {' or '.join(about.replaces)}, then "
+        f"`zoo evaluate RUN --set {dotted(path)}={about.name}`"
+        for path, about in encodings_in(encoding, ENCODING)
+        if about.replaces
     }
 
 

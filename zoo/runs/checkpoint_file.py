@@ -14,7 +14,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from zoo.errors import InputError
+from zoo.errors import MOST_SHOWN, InputError, shorten
+from zoo.runs.folder import EXPORTED, LAST
 
 SAFETENSORS = ".safetensors"
 METADATA = "positional_encoding_zoo"
@@ -26,6 +27,30 @@ KEYS = ("hyper_parameters", "state_dict", "global_step")
 
 class BadCheckpoint(Exception):
     """It is damaged, or not a checkpoint of the zoo; the text says why."""
+
+
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint file itself, or the last one of a run folder, of its checkpoints or of an export.
+
+    Raises:
+        InputError: neither is there, or there is no permission to look.
+    """
+    try:
+        if path.is_file():
+            return path
+        if not path.is_dir():
+            raise InputError(f"{path}: no such run or checkpoint")
+        last = path / LAST
+        for file in (last, path / LAST.name, path / EXPORTED):
+            if file.is_file():
+                return file
+        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/{LAST}"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    why = f" ({last} does not exist)"
+    if runs:
+        why = f"; the runs in it: {shorten(', '.join(runs), MOST_SHOWN)}"
+    raise InputError(f"{path}: no checkpoint in it{why}")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

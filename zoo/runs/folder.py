@@ -111,10 +111,8 @@ def existing_run(
 ) -> tuple[Path, dict[str, Any]] | tuple[None, None]:
     """The folder of the run to resume and its stored recipe: `out`, or the newest of this recipe's name.
 
-    Whether its `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
-
     Raises:
-        InputError: there is none although it is required, or it was made from another recipe.
+        InputError: there is none although it is required, or its recipe cannot be read.
     """
     # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
     own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
@@ -127,13 +125,14 @@ def existing_run(
         if required:
             raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
         return None, None
-    folder, stored = max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
-    validate_same_recipe(stored, recipe, folder / RECIPE)
-    return folder, stored
+    return max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
 
 
 def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) -> None:
-    """Raises InputError where a recipe would make another run than the stored one, found in `where`."""
+    """Raises InputError where a recipe would make another run than the stored one, found in `where`.
+
+    Whether `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
+    """
     problems = [
         Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}", key, str(where))
         for key, old, new in refused_on_resume(recipe_of_run(stored).as_dict(), recipe)
