@@ -80,11 +80,9 @@ def make_card(
         "git_commit": _git_commit(),
     } | ({} if device is None else {"device": device})
     if before:
-        step, changes = (
-            before["global_step"],
-            recorded_on_resume(before["hyper_parameters"]["recipe"], recipe),
-        )
-        changes += diff(*map(_computed_by, (before["zoo_card"], card)))
+        step, stored = before["global_step"], before["hyper_parameters"]["recipe"]
+        changes = recorded_on_resume(stored, recipe)
+        changes += diff(_computed_by(before["zoo_card"]), _computed_by(card))
         card["changed_on_resume"] = [
             *(before["zoo_card"].get("changed_on_resume") or []),
             *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
