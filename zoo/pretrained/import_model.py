@@ -20,7 +20,7 @@ from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
-from zoo.pretrained.architecture import Architecture, Decoder
+from zoo.pretrained.architecture import Architecture, PublishedDecoder
 from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
@@ -54,7 +54,7 @@ class Published:
     origin: str
     name: str
     architecture: Architecture
-    decoder: Decoder
+    decoder: PublishedDecoder
     files: dict[str, Path]
 
 
