@@ -11,7 +11,7 @@ from zoo.console import waiting
 from zoo.errors import InputError
 
 MAX_BYTES = 1 << 24
-"""Of a file of prompts."""
+"""The most bytes of a file of prompts."""
 SUMMARY = "Generate text from a prompt, also past the trained length."
 EXAMPLES = """
 zoo generate runs/rope_wikitext2 --prompt "The river"

@@ -34,7 +34,7 @@ from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
-"""How far logits may be from the run's, relative to the largest, and on how many at once that is tried."""
+"""Bound on the distance of logits from the run's, relative to the largest, and how many are compared."""
 MODELLING = '''\
 """The model of this folder, for `transformers`: `from_pretrained(FOLDER, trust_remote_code=True)`."""
 

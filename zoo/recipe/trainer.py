@@ -51,7 +51,7 @@ class TrainerConfig(Section):
     strategy: Annotated[
         Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Affects("rounding")
     ] = "auto"
-    """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
+    """Division of the work among devices: ddp, each with the whole model, or fsdp, each with its share of the
     weights, gradients and moments. auto: ddp on several devices."""
     precision: Annotated[
         Literal[

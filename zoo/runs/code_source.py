@@ -1,5 +1,5 @@
-"""Where the code of a run's encoding, dataset, task, ... came from, when that is not the zoo: a plugin file
-or an installed package.
+"""The origin of the code of a run's encoding, dataset, task, ... outside the zoo: a plugin file or an
+installed package.
 
 The card records it, so that an error can name what a checkpoint needs.
 """

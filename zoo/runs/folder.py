@@ -1,4 +1,4 @@
-"""Where a run writes, chosen once and never twice.
+"""The folder of a run, chosen once and never twice.
 
 recipe.yaml  card.json  checkpoints/  metrics.csv  tensorboard/  tokenizer.json  evaluation/
 """
@@ -144,7 +144,7 @@ def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) ->
 
 
 def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done: int) -> Problem | None:
-    """Why a run cannot be resumed with the `max_steps` of a recipe; None where it can.
+    """The reason why a run cannot be resumed with the `max_steps` of a recipe; None where it can.
 
     It can where the learning rates of the steps done so far are those of a run that had this `max_steps` from
     its beginning: then both are the same run. Nothing else that decides a weight depends on `max_steps`.

@@ -1,4 +1,4 @@
-"""What happens around the steps: seeds, the log, the progress bar."""
+"""Callbacks around the steps: seeds, the log, the progress bar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SeededSteps(Callback):
 
 
 LOSSES = "zoo_losses"
-"""Where a checkpoint has the losses since the last row of the log."""
+"""The key in a checkpoint of the losses since the last row of the log."""
 
 
 class StepLog(Callback):

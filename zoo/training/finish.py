@@ -1,4 +1,4 @@
-"""What `fit` prints before the training, and the evaluation after it."""
+"""The lines that `fit` prints before the training, and the evaluation after it."""
 
 from __future__ import annotations
 

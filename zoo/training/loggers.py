@@ -1,4 +1,4 @@
-"""Where numbers go while training: metrics.csv, TensorBoard, Weights & Biases, MLflow."""
+"""Loggers of a training: metrics.csv, TensorBoard, Weights & Biases, MLflow."""
 
 from __future__ import annotations
 
@@ -117,17 +117,17 @@ def _wandb_logger(**options: Any) -> Logger:
     import wandb
     from lightning.pytorch.loggers import WandbLogger
 
-    class OwnRun(WandbLogger):
+    class WandbRun(WandbLogger):
         @rank_zero_only
         def finalize(self, status: str) -> None:
             super().finalize(status)
             wandb.finish(exit_code=int(status != "success"))
 
-    return OwnRun(**options)
+    return WandbRun(**options)
 
 
 def _wandb_id(folder: Path) -> str | None:
-    """What Weights & Biases calls the newest run that was logged from this folder."""
+    """The name in Weights & Biases of the newest run that was logged from this folder."""
     # run-20260101_120000-ID, or offline-run-..., of which wandb itself never removes one.
     found = sorted((folder / "wandb").glob("*run-*-*"), key=lambda path: path.name.split("run-")[-1])
     return found[-1].name.rsplit("-", 1)[1] if found else None
@@ -154,7 +154,7 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
         runs = client.search_runs([experiment.experiment_id]) if experiment else []
         run_id = next((one.info.run_id for one in runs if tags.items() <= one.data.tags.items()), None)
 
-    class OwnRun(MLFlowLogger):
+    class MLflowRun(MLFlowLogger):
         def log_hyperparams(self, *given: Any, **named: Any) -> None:
             # MLflow refuses another value of a parameter, such as more steps.
             if run_id is None:
@@ -166,7 +166,7 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
             os.environ.pop(TRACKING_URI, None)
             os.environ.update({} if given is None else {TRACKING_URI: given})
 
-    return OwnRun(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
+    return MLflowRun(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
 
 
 def logging_fault(error: Exception) -> InputError | None:

@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """Of all steps."""
+        """The tokens of all steps."""
         return self.recipe.tokens_per_step * self.recipe.trainer.max_steps
 
     @property
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def sequences(self) -> float:
-        """Of one forward pass on one device."""
+        """Sequences of one forward pass on one device."""
         return self.recipe.data.batch_size / self.devices / self.recipe.trainer.accumulate_grad_batches
 
     def memory(self) -> tuple[float, float]:

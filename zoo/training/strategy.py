@@ -1,4 +1,4 @@
-"""How several processes share the work: whether a recipe fits them, and FSDP on any device."""
+"""The share of several processes in a training: whether a recipe fits them, and FSDP on any device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zoo.recipe.rules import batch_fault, cpu_precision_fault
 
 
 def make_strategy(name: str, model: Transformer) -> str | Strategy:
-    """What Lightning's Trainer takes for the recipe's `trainer.strategy`.
+    """The strategy of Lightning's Trainer for the recipe's `trainer.strategy`.
 
     Raises:
         InputError: a model that cannot be trained so.
