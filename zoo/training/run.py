@@ -174,16 +174,17 @@ def _resume_point(
     """The last checkpoint and its content; None for a run that stopped before its first one.
 
     Raises InputError for a checkpoint that is missing, cannot be read or does not allow this `max_steps`, and
-    for a run of another recipe: that of its checkpoint, or `stored` in its folder before the first one.
+    for a run of another recipe, `stored` in its folder or in its checkpoint.
     """
-    checkpoint, content, where = folder / LAST, None, folder / RECIPE
+    checkpoint, content, recipes = folder / LAST, None, {folder / RECIPE: stored}
     if os.path.lexists(checkpoint):
-        content, where = read_checkpoint(checkpoint), checkpoint
-        stored = content["hyper_parameters"]["recipe"]
+        content = read_checkpoint(checkpoint)
+        recipes[checkpoint] = stored = content["hyper_parameters"]["recipe"]
     # A card of no steps is written before the first step. A new start would overwrite a run of more.
     elif os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
         raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
-    validate_same_recipe(stored, recipe, where)
+    for where, one in recipes.items():
+        validate_same_recipe(one, recipe, where)
     if content is None:
         return None, None
     if "zoo_card" not in content:
