@@ -14,7 +14,6 @@ from zoo import registry
 from zoo.errors import InputError, hint
 from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
-from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import MAX_TOKENS, construct, corpus_section, questions_section
@@ -117,15 +116,6 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
         f"a batch of {batch} cannot be divided over {parts} (devices {devices} x num_nodes {nodes} x "
         f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
     )
-
-
-@rule("trainer")
-def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
-    accumulate, limit = trainer.get("accumulate_grad_batches", 1), trainer.get("limit_train_batches")
-    if accumulate == 1 or not limits_epochs(trainer) or limit % accumulate == 0:
-        return None
-    message = f"{limit} is not a multiple of accumulate_grad_batches {accumulate}; an epoch ends in a step"
-    return {("trainer", "limit_train_batches"): message}
 
 
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)

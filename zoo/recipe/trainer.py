@@ -119,7 +119,8 @@ OWNED = {
     "fast_dev_run": "it makes no run folder; set `trainer.max_steps` to a few steps",
     "barebones": "it makes no run folder; set `trainer.enable_progress_bar: false` for a quiet run",
     "model_registry": "it uploads checkpoints; a run writes into its folder and nowhere else",
-    "overfit_batches": "it replaces the order of the data; set `trainer.limit_train_batches`",
+    "overfit_batches": "it replaces the order of the data; take a smaller text",
+    "limit_train_batches": "the length of a run is counted in steps; set `trainer.max_steps`",
 }
 
 

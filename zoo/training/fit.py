@@ -50,7 +50,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trai
             trainer.fit(task, DataModule(source), ckpt_path=run.checkpoint, weights_only=True)
         status.trained()
         if not run.saved_at:
-            raise RunError("no step was trained: trainer.max_time is too short, or limit_train_batches is 0")
+            raise RunError("no step was trained: trainer.max_time is too short")
         # The first process measures alone, without the trainer and the optimizer in memory.
         del trainer, task
         gc.collect()
