@@ -208,7 +208,7 @@ _COLUMNS: dict[str, tuple[registry.Registry, dict[str, Callable[[Description], s
 
 def _recipes(pattern: str | None) -> str:
     # Without such a folder here: that of a checkout, next to the package.
-    folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
+    folder = RECIPES if RECIPES.is_dir() else Path(__file__).parents[2] / RECIPES
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     # A base recipe can be run by itself, with the encoding from `--set`.
     files |= {f"base/{file.stem}": file for file in sorted(folder.glob("base/*.yaml"))}
