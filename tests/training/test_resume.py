@@ -19,8 +19,7 @@ from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.reports.fit import fit
 from zoo.runs import checkpoint_file
-from zoo.runs.folder import existing_run, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, existing_run, write_recipe
 from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
 from zoo.training.checkpoints import BestCheckpoint

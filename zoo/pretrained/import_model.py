@@ -18,7 +18,7 @@ from torch import Tensor
 from zoo.console import progress_bar
 from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_file, atomic_folder, read_json
 from zoo.pretrained.architecture import Architecture, PublishedDecoder
 from zoo.pretrained.architectures import architecture_of
@@ -91,8 +91,7 @@ def _download(origin: str) -> Path:
         with hub_or_cache():
             return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        message = f"no such folder, and it could not be fetched from the hub: {cause}"
+        message = f"no such folder, and it could not be fetched from the hub: {first_line(error)}"
         raise InputError(Problem(message, where=origin)) from error
 
 

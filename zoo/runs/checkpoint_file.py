@@ -14,7 +14,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from zoo.errors import MOST_SHOWN, InputError, shorten
+from zoo.errors import MOST_SHOWN, InputError, first_line, shorten
 from zoo.runs.folder import EXPORTED, LAST
 
 SAFETENSORS = ".safetensors"
@@ -142,7 +142,6 @@ def _load(file: IO[bytes]) -> Any:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
-        line = (str(error).strip().splitlines() or [""])[0][:200]
         named = re.search(r"GLOBAL \S+|Unsupported (?:class|operand) \S+|function \S+", str(error))
         if named:
             raise InputError(
@@ -150,4 +149,5 @@ def _load(file: IO[bytes]) -> Any:
                 "that could run code. Zoo checkpoints hold tensors and plain data only: take one from a "
                 "source you trust"
             ) from error
-        raise BadCheckpoint(f"damaged: torch cannot load it ({type(error).__name__}: {line})") from error
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise BadCheckpoint(f"damaged: torch cannot load it ({cause})") from error

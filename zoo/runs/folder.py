@@ -15,12 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, recipe_of_run
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
-from zoo.runs.lock import LOCK
 from zoo.schedules import last_other_rate, lr_factor
 
 RUNS = Path("runs")
@@ -35,6 +36,10 @@ BEST = CHECKPOINTS / "best.ckpt"
 EXPORTED = Path("model.safetensors")
 """The weights in a folder that `export` has made."""
 RESULTS = Path("evaluation") / "lengths.json"
+LOCK = ".lock"
+"""The file in a folder that is locked; it stays there."""
+PATIENCE = 2.0
+"""Seconds. A process that was killed a moment ago keeps its lock until its memory is given back."""
 # Temporary files of `atomic_file`.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
@@ -96,6 +101,32 @@ def _make(folder: Path) -> bool:
     except OSError as error:
         raise InputError(f"{folder}: a run cannot be written there: {error.strerror}") from error
     return True
+
+
+class RunLock:
+    """Keeps every other process from writing in a run folder, until this one releases it or ends, however.
+
+    A process that is forked meanwhile does not share the lock. Where locks do not work (some network file
+    systems) nothing is locked.
+
+    Raises:
+        InputError: another process has it, and still has it after some seconds.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        # A soft lock, which is a file and nothing else, would outlive a kill.
+        self._lock = FileLock(folder / LOCK, timeout=PATIENCE, thread_local=False, fallback_to_soft=False)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(f"{folder}: another process is at work on this run") from None
+        except (NotImplementedError, OSError):
+            pass
+
+    def release(self) -> None:
+        """Let other processes write there again."""
+        self._lock.release()
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import changed_label, encoding_changes, may_change
@@ -81,8 +81,7 @@ def validate_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        cause = str(error).strip().split("\n")[0][:200]
-        raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
+        raise InputError(f"device {str(device)!r} cannot be used here: {first_line(error)}") from error
 
 
 def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> LoadedRun:

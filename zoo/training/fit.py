@@ -11,10 +11,9 @@ from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe
 from zoo.training.finish import finish, opening
-from zoo.training.library_messages import hide_library_messages
 from zoo.training.run import Resume, TrainingRun, find_start
 from zoo.training.run_status import RunStatus
-from zoo.training.trainer import DataModule, make_trainer
+from zoo.training.trainer import DataModule, hide_library_messages, make_trainer
 
 
 def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:

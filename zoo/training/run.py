@@ -24,6 +24,7 @@ from zoo.runs.folder import (
     CARD,
     LAST,
     RECIPE,
+    RunLock,
     existing_run,
     max_steps_problem,
     new_run,
@@ -38,7 +39,6 @@ from zoo.runs.init_from import (
     read_init_from,
     validate_same_tokenizer,
 )
-from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.auto import choose_auto

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from pathlib import Path
 
 import lightning.pytorch as pl
+from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -103,3 +106,11 @@ def _disable_signal_handling(trainer: pl.Trainer) -> None:
     SLURM, and make its loop wait in every step for a broadcast of the first process."""
     trainer._signal_connector.register_signal_handlers = lambda: None
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
+
+
+def hide_library_messages() -> None:
+    """Show warnings and errors of Lightning and torch, but no adverts and no hints on settings."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning_utilities", "torch.distributed"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=PossibleUserWarning)
+    warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")

@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo.data.text.hub import hub_or_cache
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_write
 
 # Where it is set, `tokenizers` gives no warning when data workers are forked after it has used its threads.
@@ -245,8 +245,7 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
             raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
     except Exception as error:  # of the hub, the network and `tokenizers`: many kinds
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        message = f"{file}: not a tokenizer that can be used: {cause}"
+        message = f"{file}: not a tokenizer that can be used: {first_line(error)}"
         raise InputError(Problem(message, key="data.tokenizer")) from error
 
 
