@@ -18,7 +18,7 @@ from zoo.models.cache import Cache
 
 PRECISION = "precision"
 OF_VALUE, LEAST = 0.1, 0.2
-"""How far a bf16 pass of the small models with large weights may be from float32: relative, and absolute."""
+"""Bounds on a bf16 pass of the small models with large weights against float32: relative, and absolute."""
 
 
 @law(

@@ -103,9 +103,9 @@ class AttentionContext:
         """Whether the mask differs between the sequences of a batch."""
         return self.keep is not None or self.documents is not None
 
-    def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
+    def once(self, owner: Hashable, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
         """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
-        made = self.shared.setdefault(("once", id(owner)), [])
+        made = self.shared.setdefault(("once", owner), [])
         for known, value in made:
             if known is at:  # a key of its id would recompile the model in every step
                 return value

@@ -47,7 +47,7 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     try:
         cls, options = registry.encodings.load(name), dict(spec)
         for option in about.options:
-            if option.name in spec and registry.holds_wrapped(option.annotation):
+            if option.name in spec and option.wraps:
                 spec[option.name] = _build_wrapped(
                     spec[option.name], lambda index: cls.size_inside(size, options, index)
                 )
@@ -83,14 +83,10 @@ class EncodingStack(nn.Module):
         self.size = size
         self.slots = nn.ModuleList()
         for index, spec in enumerate([specs] if isinstance(specs, (dict, str)) else specs):
-            first = _seeded(spec, replace(size, layer=0), seed_of(seed, "encoding", index, 0))
-            slot = [first]
-            if first.per_layer:
-                slot += [
-                    _seeded(spec, replace(size, layer=layer), seed_of(seed, "encoding", index, layer))
-                    for layer in range(1, size.num_layers)
-                ]
-            self.slots.append(nn.ModuleList(slot))
+            slot = nn.ModuleList()
+            while not slot or (slot[0].per_layer and len(slot) < size.num_layers):
+                slot.append(_seeded(spec, replace(size, layer=len(slot)), seed, index))
+            self.slots.append(slot)
 
         for layer in range(size.num_layers):
             _validate_combination(self.of_layer(self.slots, layer))
@@ -267,10 +263,10 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
         )
 
 
-def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
-    """An encoding whose initial weights depend on `seed` only, not on the device: it is built on the CPU."""
+def _seeded(spec: Spec, size: Size, seed: int, index: int) -> Encoding:
+    """An encoding whose start depends on seed, place and layer, not on the device: it is built on the CPU."""
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed_of(seed, "encoding", index, size.layer))
         encoding = build_encoding(spec, size)
     return encoding.to(torch.get_default_device())
 

@@ -135,7 +135,7 @@ def _counted(one: Description) -> tuple[str, str]:
 
 def _beyond(one: Description) -> str:
     """Whether an encoding works past the trained length."""
-    if one.extrapolates == "no" and any(registry.holds_wrapped(o.annotation) for o in one.options):
+    if one.extrapolates == "no" and one.wrapping:
         return "as wrapped"
     return "by policy" if one.extrapolates == "policy" else str(one.extrapolates)
 
