@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Made = TypeVar("Made")
@@ -131,6 +132,27 @@ class AttentionContext:
         total = x.double().cumsum(1)
         before = (total - x).detach().gather(1, self.documents[..., None].expand_as(x))
         return (total - before).to(x.dtype)
+
+    def convolved(self, x: Tensor, taps: Tensor, start: int, stop: int) -> Tensor:
+        """The sum of x over a key and the tokens just before it, each times its tap, for the keys in rows
+        start..stop: [B,T,F].
+
+        x [B,N,F] is that of the keys before row `stop`, as many as the taps [K,F] reach; the last tap is the
+        key's own. Padding and tokens of other documents count as 0.
+        """
+        count, first = stop - start, stop - x.shape[1]
+        if self.keep is not None:
+            x = x * self.keep[:, first:stop, None]
+        if missing := len(taps) - 1 - (start - first):
+            x = F.pad(x, (0, 0, missing, 0))
+        if count == 1 and self.documents is None:
+            return (x * taps).sum(1, keepdim=True)
+        # Few taps: each a product is faster than a convolution.
+        parts = [x[:, i : i + count] * tap for i, tap in enumerate(taps)]
+        if self.documents is not None:
+            row, begin = torch.arange(start, stop, device=x.device), self.documents[:, start:stop]
+            parts = [part * (row - back >= begin)[..., None] for back, part in enumerate(parts[::-1])]
+        return sum(parts[1:], parts[0])
 
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
