@@ -71,6 +71,7 @@ DECAYED = {
     "deberta": {"keys", "queries"},
     "transformer_xl": {"project"},
     "path": {"down", "up", "strength.weight"},
+    "selective_rope": {"down", "up"},
     "fox": {"gate.weight"},
     "cable": {"steps.weight"},
     "fire": {"hidden.weight", "out.weight"},

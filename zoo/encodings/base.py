@@ -123,9 +123,12 @@ class AttentionContext:
         )
 
     def running_sum(self, x: Tensor) -> Tensor:
-        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding."""
+        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding.
+
+        While decoding x may be that of the last keys alone: the sum then begins with the first of them.
+        """
         if self.keep is not None:
-            x = x * self.keep[..., None]
+            x = x * self.keep[:, -x.shape[1] :, None]
         if self.documents is None:
             return x.cumsum(1)
         # The sum before a document cancels between two of its tokens, and so needs no gradient.
