@@ -72,6 +72,7 @@ DECAYED = {
     "transformer_xl": {"project"},
     "path": {"down", "up", "strength.weight"},
     "selective_rope": {"down", "up"},
+    "repo": {"gate.weight", "content.weight", "assign.weight"},
     "fox": {"gate.weight"},
     "cable": {"steps.weight"},
     "fire": {"hidden.weight", "out.weight"},

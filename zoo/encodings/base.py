@@ -94,10 +94,13 @@ class AttentionContext:
 
     def own_keys(self) -> AttentionContext:
         """The same queries, with no other keys than those of their own tokens."""
-        keep, documents = (
-            None if x is None else x[:, self.query_offset :] for x in (self.keep, self.documents)
+        keep, documents, features = (
+            None if x is None else x[:, self.query_offset :]
+            for x in (self.keep, self.documents, self.features)
         )
-        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=None)
+        return replace(
+            self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=features
+        )
 
     @property
     def masks_by_sequence(self) -> bool:
@@ -254,7 +257,8 @@ class Encoding(nn.Module):
     needs_offset: bool = True
     """Whether its `weights`, if it overrides them, depend on such a number and do not learn it themselves."""
     rotation_is_final: bool = False
-    """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
+    """`rotate` of a query or key depends on its own position and features alone: while decoding, a key is
+    rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
     """Own parameters that are the matrix of a linear map: they decay as the weights of `nn.Linear` do. Tables
     with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
