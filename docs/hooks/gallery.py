@@ -307,7 +307,8 @@ def escaped(text: str) -> str:
     """Text in one line as Markdown; backticks stay code, papers become links."""
     parts = " ".join(text.split()).split("`")
     parts = [code(part) if index % 2 else entities(part) for index, part in enumerate(parts)]
-    return PAPER.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", "".join(parts))
+    text = re.sub(r"https://[^\s)]+", r"<\g<0>>", "".join(parts))
+    return PAPER.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
 
 
 def code(text: str) -> str:

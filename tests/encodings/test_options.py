@@ -19,6 +19,7 @@ WRONG = {
     "sinusoidal": {"base": 0.5},
     "fire": {"width": 0, "c": 0.0, "threshold": -1.0},
     "dpb": {"width": 0, "depth": 0},
+    "grape_m": {"base": 1.0},
     "path": {"rank": 0, "kernel": 0},
     "selective_rope": {"base": 1.0, "rank": 0, "kernel": 0},
     "repo": {"start": -1, "base": 1.0},

@@ -75,6 +75,8 @@ DECAYED = {
     "repo": {"gate.weight", "content.weight", "assign.weight"},
     "fox": {"gate.weight"},
     "cable": {"steps.weight"},
+    "grape_m": {"gate.weight"},
+    "wall": {"gate.weight"},
     "fire": {"hidden.weight", "out.weight"},
     "dpb": {"hidden.0.weight", "hidden.1.weight", "out.weight"},
     "dape": {"inner.weight", "outer.weight"},

@@ -46,8 +46,10 @@ def description_is_complete(subject: Subject) -> Iterator[Outcome]:
         yield failed("it is for neither decoder nor encoder")
     # A plugin may leave these out, which is noted.
     lacks = []
-    if "arXiv:" not in description.paper:
-        lacks.append("no paper on arXiv is named" if description.paper else "no paper is named")
+    if not any(address in description.paper for address in ("arXiv:", "https://")):
+        lacks.append(
+            "its paper has no number of arXiv or address" if description.paper else "no paper is named"
+        )
     for option in description.options:
         values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
         missing = [value for value in values if f"`{value}`" not in docstring]
