@@ -2,6 +2,7 @@
 
     python scripts/leaderboard.py                  # a page for each study, and the leaderboard
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
+    python scripts/leaderboard.py --floors         # simulate the strategies that do not do a task
 
 A study compares the seeds of which all encodings are stored; without such a seed, the stored entries of the
 first one. A page lists the missing encodings.
@@ -20,6 +21,7 @@ import numpy as np
 
 import results
 from board.correlation import correlation_figure, correlations
+from board.floors import floors_file
 from board.measured import DASH, LEARNED, REFERENCE, SHOWN, Measured, curves, read_measured, table
 from board.pairs import starts_table
 from board.questions import QUESTIONS, question_files
@@ -254,9 +256,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--stored", type=Path, metavar="DIR", default=results.OUT, help="the stored measurements"
     )
+    parser.add_argument("--floors", action="store_true", help="write STORED/floors.json alone (minutes)")
     options = parser.parse_args(argv)
     out, stored = options.out.resolve(), options.stored.resolve()
     studies = results.read_studies(results.STUDIES)
+    if options.floors:
+        atomic_write(stored / "floors.json", floors_file(studies))
+        return
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
     files = leaderboard_files(found, studies, stored)
     for one in found:
