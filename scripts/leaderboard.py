@@ -73,7 +73,8 @@ START = """\
 
 def study_files(one: Measured) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
-    name, seeds = one.study.name, len(one.seeds)
+    name, seeds = one.study.title, len(one.seeds)
+    folder = f"../../scripts/results/{one.study.name}/measurements"
     drawn = one.drawn
     figures = curves(name, drawn, one.report.title)
     if drawn["protocol"].nunique() > 1:  # the first alone, for the README
@@ -81,7 +82,7 @@ def study_files(one: Measured) -> dict[str, bytes]:
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
-        f"([study](../../scripts/studies), [measurements](../../scripts/results/{name}/measurements)).",
+        f"([study](../../scripts/studies), [measurements]({folder})).",
     ]
     parts += [note for note in (NOTES.get(name), START * one.is_task) if note]
     if figures:
@@ -267,6 +268,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     files = leaderboard_files(found, studies, stored)
     for one in found:
         files |= study_files(one)
+        for page in one.study.pages[1:]:
+            files |= study_files(read) if (read := read_measured(page, stored)) else {}
     for name in QUESTIONS:
         files |= question_files(name, studies, stored)
     files |= settings_page(studies, stored)

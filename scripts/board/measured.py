@@ -49,7 +49,7 @@ def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, 
         changed: with the evaluations of a changed encoding.
     """
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        unpack(entries, Path(), changed)
+        unpack(entries, Path(), changed, shown_alone=True)
         yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
 
 

@@ -74,7 +74,7 @@ def _scores(entry: Entry, protocol: str) -> dict[int, Scores]:
     (rows,) = (
         one["rows"]
         for one in _content(entry)["measurements"]
-        if one["protocol"] == protocol and not one.get("changed")
+        if one["protocol"] == protocol and not one.get("changed") and "data" not in one["parameters"]
     )
     found = {}
     for units, row in ((row["units"], row) for row in rows if row.get("units")):
