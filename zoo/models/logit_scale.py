@@ -57,7 +57,7 @@ class LogitScale(nn.Module):
 
 
 def visible_keys(context: AttentionContext) -> Tensor:
-    """How many keys each query may see: [T], or [B,T] where sequences differ."""
+    """The number of keys that each query may see: [T], or [B,T] where sequences differ."""
     if context.documents is not None:
         return context.allowed().sum(-1)[:, 0]
     row = torch.arange(
