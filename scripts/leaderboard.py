@@ -28,7 +28,7 @@ from board.pairs import starts_table
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
 from board.scores import DRAWS, read_floors
-from board.sentences import PAGES, filled
+from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
 from board.values import csv, of_study, wide_table
@@ -331,7 +331,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         atomic_write(out / name, content)
     if out == OUT:
         for page in PAGES:
-            atomic_write(page, filled(page.read_text(), boards.summary(boards.matter())).encode())
+            text = filled(page.read_text(), boards.summary(boards.matter()))
+            atomic_write(page, text.encode())
+            for problem in problems(text):
+                print(f"{page.relative_to(results.ROOT)}:{problem}")
     print(f"{len(found)} studies: {out / 'leaderboard.md'}")
 
 

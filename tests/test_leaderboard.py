@@ -21,7 +21,7 @@ from board.correlation import interval, spearman
 from board.measured import read_measured
 from board.pairs import differences_table
 from board.scores import interquartile_mean, task_board
-from board.sentences import CELLS, filled, without_cells
+from board.sentences import filled, problems
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "scripts" / "results"
@@ -195,8 +195,10 @@ def test_a_sentence_has_the_number_of_its_cell():
         for name in ("rope", "alibi")
     )
     assert filled(full).startswith(f"RoPE has {rope:.3f}, {rope - alibi:.2f} more than ALiBi; 0.33. ")
-    assert not [*without_cells(full)] and [*without_cells(line.format("constant"))]
-    assert not CELLS.search("<!-- table: tasks -->")
+    assert not [*problems(full)]
+    assert [*problems("\n" + line.format("constant"))] == ["2: 3 numbers and 1 cells"]
+    lost = "It has 1.11. <!-- cells: text/rope/64x -->\n"
+    assert filled(lost) == lost and [*problems(lost)] == ["1: not stored: text/rope/64x"]
 
 
 def test_max_index_lists_answers_beyond_the_trained_length(pages):

@@ -37,18 +37,24 @@ BOARD = re.compile(r"(?<=<!-- board -->\n\n).*?(?=\n\n)", re.DOTALL)
 
 
 def filled(text: str, board: str = "") -> str:
-    """A page with the stored numbers, and with the leaderboard's table if it has a place for it."""
+    """A page with the stored numbers, and with the leaderboard's table where it has a place for it. A number
+    whose cell is not stored stays."""
     lines = (_filled_line(line) for line in text.splitlines(keepends=True))
     return BOARD.sub(lambda _: board, "".join(lines)) if board else "".join(lines)
 
 
-def without_cells(text: str) -> Iterator[str]:
-    """The lines with a number that no cell is named for."""
-    outside = BOARD.sub("", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE))
-    for line in outside.splitlines():
-        named = sum(len(found.split(";")) for found in CELLS.findall(line))
-        if len(NUMBER.findall(CELLS.sub("", line))) != named:
-            yield line
+def problems(text: str) -> Iterator[str]:
+    """The lines with a number that no cell is named for, and the cells that are not stored."""
+    fenced = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+    outside = fenced.sub(lambda code: "\n" * code[0].count("\n"), text)
+    outside = BOARD.sub(lambda rows: "\n" * rows[0].count("\n"), outside)
+    for place, line in enumerate(outside.splitlines(), 1):
+        cells = [cell.strip() for found in CELLS.findall(line) for cell in found.split(";")]
+        if len(numbers := NUMBER.findall(CELLS.sub("", line))) != len(cells):
+            yield f"{place}: {len(numbers)} numbers and {len(cells)} cells"
+        yield from (
+            f"{place}: not stored: {cell}" for cell in cells if cell != "constant" and value(cell) is None
+        )
 
 
 def _filled_line(line: str) -> str:
@@ -57,23 +63,28 @@ def _filled_line(line: str) -> str:
     cells = iter(found[1].split(";"))
 
     def number(match: re.Match[str]) -> str:
-        cell = next(cells).strip()
-        if cell == "constant":
-            return match[0]
-        return f"{abs(value(cell)):.{len(match[0].partition('.')[2])}f}"
+        stored = value(next(cells, "constant").strip())
+        return match[0] if stored is None else f"{abs(stored):.{len(match[0].partition('.')[2])}f}"
 
     return NUMBER.sub(number, line[: found.start()]) + line[found.start() :]
 
 
-def value(cell: str) -> float:
-    """The number that a cell names."""
+def value(cell: str) -> float | None:
+    """The number that a cell names; None for a constant and where it is not stored."""
     first, minus, second = cell.partition(" - ")
-    if minus:
-        return value(first) - value(second)
+    try:
+        return _stored(first) - _stored(second) if minus else _stored(cell)
+    except (LookupError, OSError):
+        return None
+
+
+def _stored(cell: str) -> float:
     page, is_page, rest = cell.partition(".md")
     if is_page:
         heading, *parts = rest.split("/")
         return _of_page(OUT / f"{page}.md", heading.lstrip("#"), *parts)
+    if cell == "constant":
+        raise LookupError(cell)
     return _of_values(*(part.strip() for part in cell.split("/")))
 
 

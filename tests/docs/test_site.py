@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from board.sentences import BOARD, PAGES, filled, without_cells
+from board.sentences import BOARD, PAGES, filled, problems
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def test_every_number_in_a_text_is_that_of_its_cell(page):
     """`python scripts/leaderboard.py` writes the numbers; see `scripts/board/sentences.py`."""
     text = page.read_text()
     assert filled(text) == text
-    assert not [*without_cells(text)]
+    assert not [*problems(text)]
 
 
 def test_the_readme_has_rows_of_the_leaderboard():
