@@ -1,11 +1,11 @@
 """Write the pages of docs/results from the measurements that `scripts/results.py` has stored.
 
-    python scripts/leaderboard.py                  # a page for each study, and the leaderboard
+    python scripts/leaderboard.py                  # all pages, and the numbers in the texts of docs/
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
+    python scripts/leaderboard.py --floors         # simulate the strategies that do not do a task
 
-A study compares the seeds of which all encodings are stored; without such a seed, the stored entries of the
-first one. A page lists the missing encodings.
-Nothing is computed again: run `scripts/results.py` to measure more.
+A page has what is stored, and lists the missing entries. Nothing is computed again: run `scripts/results.py`
+to measure more.
 """
 
 from __future__ import annotations
@@ -19,20 +19,26 @@ from pathlib import Path
 import numpy as np
 
 import results
+from board.boards import BEST, FAR, NEAR, Boards
 from board.correlation import correlation_figure, correlations
-from board.measured import DASH, LEARNED, REFERENCE, SHOWN, Measured, curves, read_measured, table
+from board.figures import dots, lines
+from board.floors import floors_file
+from board.measured import LEARNED, REFERENCE, Measured, read_measured
 from board.pairs import starts_table
+from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.ranking import ranking
+from board.scores import DRAWS, read_floors
+from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
+from board.text import DASH, table
+from board.values import csv, of_study, wide_table
 from results import Study
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.files import atomic_write
 from zoo.reports.text import markdown
 
-ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "docs" / "results"
+OUT = results.ROOT / "docs" / "results"
 SUCCESS = 0.95
 """A seed with at least this accuracy counts as a success."""
 FURTHER = {
@@ -40,9 +46,6 @@ FURTHER = {
     "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
 }
 """Measures that have a table of their own in a study of a task."""
-SHORT = ("text 1x", "text 4x", "text 32x", "flip_flop 4x", "selective_copy 4x", "associative_recall 4x",
-         "parameters", "step time")  # fmt: skip
-"""The columns of the table in the README."""
 NOTES = {
     "max_index": """\
 The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
@@ -64,30 +67,33 @@ lengths in its table say little; the leaderboard takes the effective length from
 in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path` 3 %.""",
 }
 """Limits of a study, on its page."""
-START = """\
-"Did not learn" holds for one start: `model.init_std: 0.02`, at width 64. From a start scaled to the width
-(1/√64) other encodings learn: [examples](leaderboard.md#the-start). The tasks are being measured again."""
+SETTING = """\
+The studies were trained in one setting, with `model.init_std: 0.02` at any width. It decides what a model
+learns at width 64 ([examples](leaderboard.md#the-start)). It is being replaced by
+[one that is chosen for each task](settings.md), and the tasks are being measured again."""
 
 
-def study_files(one: Measured) -> dict[str, bytes]:
+def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
-    name, seeds = one.study.name, len(one.seeds)
-    drawn = one.drawn
-    figures = curves(name, drawn, one.report.title)
-    if drawn["protocol"].nunique() > 1:  # the first alone, for the README
-        figures |= curves(f"{name}_lengths", drawn[drawn["protocol"] == drawn.iloc[0]["protocol"]])
+    name, most = one.study.title, max(one.seeds.values())
+    folder = f"../../scripts/results/{one.study.name}/measurements"
+    panels = study_panels(one, boards)
+    figures = {f"{name}.png": lines(panels)}
+    if len(panels) > 1:  # the first alone, for the README
+        figures[f"{name}_lengths.png"] = lines(panels[:1])
     parts = [
         f"# {name}",
-        f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
-        f"([study](../../scripts/studies), [measurements](../../scripts/results/{name}/measurements)).",
+        f"`{one.study.base}`, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "
+        f"([study](../../scripts/studies), [measurements]({folder})).",
+        *([NOTES[name]] if name in NOTES else []),
+        *([SETTING] if one.is_task else []),
+        f"![The most used encodings and the best {BEST}, by length in tokens]({name}.png)",
+        "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss."
+        + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
-    parts += [note for note in (NOTES.get(name), START * one.is_task) if note]
-    if figures:
-        parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
-    if rest := sorted(one.study.encodings.keys() - set(one.seeds)):
-        parts.append(f"Left out until all their encodings are measured: seeds {', '.join(map(str, rest))}.")
     if one.missing:
-        parts.append(f"Not measured yet: {', '.join(one.missing)}.")
+        counts = [f"{key} ({stored} of {wanted} seeds)" for key, (stored, wanted) in one.missing.items()]
+        parts.append(f"Not measured yet: {', '.join(counts)}.")
     if one.is_task:
         parts += ["## Success rate", success_table(one)]
         for measure, (head, note) in FURTHER.items():
@@ -99,16 +105,13 @@ def study_files(one: Measured) -> dict[str, bytes]:
 
 
 def success_table(one: Measured) -> str:
-    """The share of seeds that succeed, with Wilson's interval, the median and each seed; at 1, 2, 4 and 8
-    times the trained length."""
-    lengths = [
-        length for length in sorted(one.summary["length"].unique()) if length / one.trained in (1, 2, 4, 8)
-    ]
+    """The share of seeds that succeed, with Wilson's interval, the median and each seed, by length."""
+    lengths = sorted(one.summary["length"].unique())
     rows = []
-    for name in dict.fromkeys(one.summary["name"]):
-        own, cells = one.rows(name).set_index("length")["values"], [name]
+    for name in one.encodings:
+        own, cells = one.at_lengths(name).set_index("length")["values"], [name]
         for length in lengths:
-            values = [*own[length].values()]
+            values = [*own.get(length, {}).values()]
             if not values:
                 cells.append(DASH)
                 continue
@@ -134,116 +137,166 @@ def means_table(one: Measured, measure: str) -> str:
     return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
 
 
+INTRODUCTION = """\
+The models are small and trained for minutes. The table shows how encodings fail beyond the trained length,
+not which one a large model should use. **The places are provisional:** all models were trained in one setting
+that is being replaced, and which tasks a model learns depends on it ([the start](#the-start)). On text the
+failures beyond the trained length are several times smaller than published ones, probably because such small
+models use few distant tokens."""
+FIGURE = """\
+After the name: the place. On text the intervals are those of the paired difference to the first encoding.
+Below a line begins a group: its first encoding is worse than the leader of the group above."""
 LEGEND = f"""\
-Tasks: accuracy, and in brackets the share of the tokens of an answer that are right, given those before.
-Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
-1x, 4x and 32x are multiples of the trained length. Parameters, step time and memory are relative to `none`:
-parameters of the model of text, in brackets of the tasks'; time and memory of a training step. `deberta` has
-20 % more parameters on text and 49 % more on the tasks, `path` 3 and 9 %, `transformer_xl` 5 and 8 %. No
-control has as many, so a small lead of theirs may come from the size.
+Order: by the score in the tasks, then by text. A place is an interval: of `2–9` one encoding is certainly
+better. 1x, {NEAR}x and {FAR}x are multiples of the trained length. Text: bits per byte, and its paired change
+from the trained length with half of the 95 % interval over documents and seeds. Tasks: the score above the
+floor with its 95 % interval. A seed has learned a task with {LEARNED:g} of the whole answers at the trained
+length. Parameters and time of a training step are relative to `none`; parameters of the model of text, in
+brackets of the tasks. A dash: not measured or not possible. [All values](values.md), as [CSV](values.csv)."""
+RULE = f"""\
+There are three boards and no single place. Nothing is imputed: each seed counts as it was measured, whether
+it learned the task or not.
 
-`max_index` is a task for encoders, and does not count for the order. It tests attention to one of many equal
-maxima, not reach, and `alibi` has a one-sided form there that `kerple` and `sandwich` did not have
-([limits](max_index.md)).
-
-`drope` has no row. DroPE begins with the checkpoint of another encoding; trained from the start it is `none`
-with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE.
-
-Order: the mean of the relative ranks in those columns of decoders at 4x in which at least half of the
-encodings have a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the
-encodings that cannot be used at that length, and the ones that did not learn the task (less than {LEARNED:g}
-at 1x). Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages of
-the studies do not decide an order.
-
-Limits of the order: the threshold of {LEARNED:g} means little. In `associative_recall` a model that knows the
-values without their keys has 0.78 of the tokens, in `flip_flop` a guess has 0.5. At 4x most values in `copy`,
-`reverse`, `sort` and `associative_recall` are below those of a strategy that does not do the task, such as
-saying the last symbol again: there the order is one of noise."""
+- **Score** of a task, a seed and a length: max(0, (x − floor)/(1 − floor)). x is the share of right tokens of
+  an answer, or of right answers where they have one token. The floor is the score of the best strategy that
+  does not do the task, such as saying the last symbol again. The score of a seed is the mean over the lengths
+  above the trained one. A length at which an encoding cannot be read scores 0.
+- **Tasks** count from when half of the encodings are measured, and an encoding has a place with all of them.
+- **Aggregate**: the interquartile mean over tasks and seeds (Agarwal et al. 2021, arXiv:2108.13264), in which
+  each task has the same weight. Its interval is a bootstrap over the seeds of each task, {DRAWS:,} draws.
+- **Place** on the tasks: 1 + the number of encodings that are better in more than 97.5 % of the draws. The
+  last place of the interval counts those that are not worse in more than 97.5 % of them.
+- **Place** on text: the same for the mean loss over the lengths above the trained one, by the paired 95 %
+  interval of each difference, over documents and common seeds. Of one seed it is over documents alone.
+- **Limits**: few seeds make a bootstrap too narrow. A place has no meaning apart from these tasks and
+  lengths, and no interval is corrected for the number of pairs."""
+OF_TASKS = f"""\
+"Without a task": the range of places if one task is left out. "Of those": the score of the seeds that learned
+their task, which are other tasks for other encodings. Each task: the mean score of its seeds, and in brackets
+the number of seeds that learned it ({LEARNED:g} of the whole answers at the trained length)."""
 OF_TEXT = """\
-Effective length: the longest tested length up to which the loss under `sliding` rises by at most {nats:g}
-nats per token, over {targets:,} targets in {documents} documents; where seeds differ, each of them in
-brackets. `repeats`: bits per byte of tokens that complete a rare bigram seen farther back than the trained
-length, less those of a bigram seen nearer, both in one window of {window:,} tokens, with the 95 % interval
-over seeds. {far:,} targets are beyond the trained length, {last} of them in the last octave, {near:,}
-within. The targets of the two sides differ, so only differences between encodings have a meaning, and most
-intervals overlap. Neither column counts for the order."""
+Bits per byte with 95 % intervals over documents and seeds; changes are paired. Effective length: the longest
+tested length up to which the loss under `sliding` rises by at most {nats:g} nats per token, over {targets:,}
+targets in {documents} documents; where seeds differ, each of them in brackets."""
+OF_VALUES = """\
+Means over seeds at some multiples of the trained length. Tasks: the share of whole answers, in brackets that
+of their tokens. Text: bits per byte, or nats per masked token. The pages of the studies have the intervals;
+[values.csv](values.csv) has all lengths, intervals, floors and seeds."""
+OF_REPEATS = """\
+`repeats`: bits per byte of tokens that complete a rare bigram seen farther back than the trained length, less
+those of a bigram seen nearer, both in one window of {window:,} tokens, with the 95 % interval over seeds.
+{far:,} targets are beyond the trained length, {last} of them in the last octave, {near:,} within. The targets
+of the two sides differ, so only differences between encodings have a meaning, and most intervals overlap."""
 STARTS = """\
 The tables show models whose weights start with a standard deviation of 0.02 (`model.init_std`), at any width.
 At width 64, that of the tasks, this start decides what is learned in the given steps. These encodings start
 from 1/√64 = 0.125 instead, with nothing else changed. Accuracy at 1, 2, 4 and 8 times the trained length, one
 seed each:"""
 AGAIN = """\
-Every statement that an encoding did not learn a task, and every place, is one about the start of 0.02. The
-tasks are being measured again. On text another start changed little for `none` in 175 steps; the others were
-not tried."""
+Every statement that an encoding did not learn a task, and every place on the tasks, is one about the start of
+0.02. The tasks are being measured again. On text another start changed little for `none` in 175 steps; the
+others were not tried."""
+DROPE = """\
+`drope` has no row. DroPE begins with the checkpoint of another encoding; trained from the start it is `none`
+with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE."""
 CORRELATION = f"""\
-Spearman's rank correlation over encodings between two changes from the trained length to 4 times it: of the
-loss on text (as a multiple, negated), and of the score in a task (as a share; in shares of tokens where
-answers have several). Changes are correlated, because a model that did not learn a task has a score at 4x
-all the same. "Learned": only encodings with at least {LEARNED:g} at 1x. The 95 % interval is by bootstrap
-over families, a wrapper in the family of the encoding it is built around. There are five families, so it is
-rough; it is not corrected for the number of correlations."""
+Spearman's rank correlation over encodings between two changes from the trained length to {NEAR} times it: of
+the loss on text (as a multiple, negated), and of the score in a task (as a share; in shares of tokens where
+answers have several). Changes are correlated, because a model that did not learn a task has a score at
+{NEAR}x all the same. "Learned": only encodings with at least {LEARNED:g} of the whole answers at 1x, as a
+mean over seeds. The 95 % interval is by bootstrap over families, a wrapper in the family of the encoding it
+is built around. With few families it is rough. It is not corrected for the number of correlations."""
 
 
-def legend(text: Measured | None) -> str:
-    """What the columns and the order mean."""
-    if text is None:
-        return LEGEND
-    sliding, repeats = (
-        text.measured(REFERENCE, name, "bits_per_byte").query(f"seed == {text.seeds[0]}")
-        for name in ("sliding", "repeats")
-    )
-    counts = repeats.set_index("length")["tokens"].astype(int)
-    beyond = counts[counts.index > text.trained]
-    return LEGEND + "\n\n" + OF_TEXT.format(
-        nats=NATS_LOST, targets=int(sliding["tokens"].iloc[0]), documents=int(sliding["documents"].iloc[0]),
-        window=json.loads(repeats.iloc[0]["parameters"])["window"],
-        far=beyond.sum(), last=beyond.iloc[-1], near=counts.sum() - beyond.sum(),
-    )  # fmt: skip
-
-
-def leaderboard_files(found: Sequence[Measured], studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
-    """The page of all encodings and its figures, by file name."""
-    board = ranking(found)
-    seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
-    text = [one for one in found if one.study.name == "text"]
-    tasks = [one for one in found if one.is_task and one.kind == "decoder"]
-    links = [
-        f"- [{one.study.name}]({one.study.name}.md): {'; '.join(one.report.verdict[:2])}" for one in found
-    ]
+def leaderboard_files(boards: Boards, studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
+    """The page of the boards and its figures, by file name."""
+    first = {}
+    if boards.text:
+        first["Decoders on text"] = (boards.text[1], "bits per byte beyond 1x, less those of the first")
+    if boards.tasks:
+        first["Decoders on tasks"] = (boards.tasks, "score above the floor")
     parts = [
         "# Leaderboard",
-        "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"
-        "how encodings fail beyond the trained length, not which one a large model should use. The places\n"
-        "are provisional: which tasks a model learns depends on [the start of its weights](#the-start), and\n"
-        "the seeds do not separate most neighbouring places. On text the failures beyond the trained length\n"
-        "are several times smaller than published ones, probably because such small models use few distant\n"
-        "tokens.",
-        "![Each encoding at 4 times the trained length, coloured by rank](leaderboard.png)",
-        "The figure has the columns that are ranked, yellow for the best. A dash: not learned, or not\n"
-        "possible at this length. Empty: not measured.",
-        board.table(),
-        legend(text[0] if text else None),
-        f"Seeds: {seeds}.",
-        "The ten most used encodings, and tasks by whole answers:",
-        board.short_table(SHOWN, SHORT),
+        boards.sentence(),
+        INTRODUCTION,
+        "![Value and 95 % interval of each encoding on text and on the tasks, in groups](leaderboard.png)",
+        FIGURE,
+        boards.summary(),
+        LEGEND,
     ]
+    files = {"leaderboard.png": dots(first)}
+    if boards.text:
+        one = boards.text[0]
+        sliding = one.measured(REFERENCE, "sliding", "bits_per_byte")
+        about = OF_TEXT.format(
+            nats=NATS_LOST,
+            targets=int(sliding["tokens"].iloc[0]),
+            documents=int(sliding["documents"].iloc[0]),
+        )
+        parts += ["## Decoders on text", about, boards.text_table(one)]
+    if boards.tasks:
+        parts += ["## Decoders on tasks", OF_TASKS, boards.task_table("decoder"), "Floors:"]
+        parts.append(boards.floor_table("decoder"))
+    encoders = {}
+    if boards.encoder_tasks:
+        encoders["Encoders on tasks"] = (boards.encoder_tasks, "score above the floor")
+    for one in boards.of("encoder", task=False):
+        encoders[one.study.title] = (
+            boards.losses[one.study.title],
+            "nats beyond 1x, less those of the first",
+        )
+    if encoders:
+        files["leaderboard_encoders.png"] = dots(encoders)
+        parts += ["## Encoders", "![The same for encoders](leaderboard_encoders.png)"]
+        parts += [boards.task_table("encoder"), "Floor:", boards.floor_table("encoder")] * bool(
+            boards.encoder_tasks
+        )
+        for one in boards.of("encoder", task=False):
+            parts += [f"`{one.study.title}`, nats per masked token:", boards.text_table(one)]
+    parts += ["## The rule", RULE, DROPE, *starts_parts(boards, studies, stored)]
+    if boards.text and (tasks := boards.of("decoder", task=True)):
+        figure = "![Change of the loss on text and of the score of each task](text_and_tasks.png)"
+        text = boards.text[0]
+        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, correlations(text, tasks)]
+        files["text_and_tasks.png"] = correlation_figure(text, tasks)
+    links = [
+        f"- [{one.study.title}]({one.study.title}.md), {max(one.seeds.values())} seeds: "
+        f"{'; '.join(one.report.verdict[:2])}"
+        for one in boards.found
+    ]
+    parts += ["## Studies", "\n".join(links)]
+    return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
+
+
+def starts_parts(boards: Boards, studies: Sequence[Study], stored: Path) -> list[str]:
+    """Entries from another start of the weights, next to those of the studies."""
     named = {study.name: study for study in studies}
-    starts = [
-        f"{one.study.name}:\n\n{made}"
-        for one in tasks
+    found = [
+        f"{one.study.title}:\n\n{made}"
+        for one in boards.of("decoder", task=True)
         if (other := named.get(f"{one.study.name}_start"))
         and (made := starts_table(other, one.study, stored))
     ]
-    if starts:
-        parts += ["## The start", STARTS, *starts, AGAIN]
-    files = {"leaderboard.png": board.figure()}
-    if text and tasks:
-        figure = "![Change of the loss on text and of the score of each task](text_and_tasks.png)"
-        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, correlations(*text, tasks)]
-        files["text_and_tasks.png"] = correlation_figure(*text, tasks)
-    parts += ["## Studies", "\n".join(links)]
-    return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
+    return ["## The start", STARTS, *found, AGAIN] if found else []
+
+
+def values_page(boards: Boards) -> bytes:
+    """The page with the values of all studies at some lengths."""
+    parts = [
+        "# All values",
+        OF_VALUES,
+        wide_table(boards),
+    ]
+    if boards.text and "repeats" in boards.text[0].study.protocols:
+        one = boards.text[0]
+        rows = one.measured(REFERENCE, "repeats", "bits_per_byte")
+        counts = rows[rows["seed"] == rows["seed"].iloc[0]].set_index("length")["tokens"].astype(int)
+        beyond = counts[counts.index > one.trained]
+        parts.append(OF_REPEATS.format(
+            window=json.loads(rows.iloc[0]["parameters"])["window"], far=beyond.sum(), last=beyond.iloc[-1],
+            near=counts.sum() - beyond.sum(),
+        ))  # fmt: skip
+    return ("\n\n".join(parts) + "\n").encode()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -254,18 +307,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--stored", type=Path, metavar="DIR", default=results.OUT, help="the stored measurements"
     )
+    parser.add_argument("--floors", action="store_true", help="write STORED/floors.json alone (minutes)")
     options = parser.parse_args(argv)
     out, stored = options.out.resolve(), options.stored.resolve()
     studies = results.read_studies(results.STUDIES)
+    if options.floors:
+        atomic_write(stored / "floors.json", floors_file(studies))
+        return
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
-    files = leaderboard_files(found, studies, stored)
-    for one in found:
-        files |= study_files(one)
+    boards = Boards(found, read_floors(stored))
+    files = leaderboard_files(boards, studies, stored)
+    tables = []
+    readings = [page for one in found for page in one.study.pages[1:]]
+    for one in [*found, *(read for page in readings if (read := read_measured(page, stored)))]:
+        files |= study_files(one, boards)
+        tables.append(of_study(one, boards.floors))
     for name in QUESTIONS:
-        files |= question_files(name, studies, stored)
-    files |= settings_page(studies, stored)
+        made, rows = question_files(name, studies, stored, boards)
+        files |= made
+        tables += rows
+    files |= settings_page(studies, stored) | {"values.md": values_page(boards), "values.csv": csv(tables)}
     for name, content in files.items():
         atomic_write(out / name, content)
+    if out == OUT:
+        for page in PAGES:
+            text = filled(page.read_text(), boards.summary(boards.matter()))
+            atomic_write(page, text.encode())
+            for problem in problems(text):
+                print(f"{page.relative_to(results.ROOT)}:{problem}")
     print(f"{len(found)} studies: {out / 'leaderboard.md'}")
 
 

@@ -36,7 +36,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,10 @@ import zoo
 from zoo import registry
 from zoo.console import duration
 from zoo.data import open_data
+from zoo.data.text.datasets import default_root
 from zoo.errors import InputError, RunError
-from zoo.evaluation.evaluate import evaluate_run
-from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.evaluate import evaluate_run, evaluate_runs
+from zoo.evaluation.measurement import Measurement, merged
 from zoo.evaluation.store import read_measurements, store
 from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
@@ -68,6 +69,24 @@ COMPUTED = ("trainer.devices=1", "trainer.precision=32-true", "compile=false", "
 
 
 @dataclass(frozen=True)
+class Reading:
+    """Another evaluation of every checkpoint of a study.
+
+    Attributes:
+        name: its measurements have it as their parameter `data`.
+        data: a dataset, or a folder among the corpora.
+        lengths, protocols: of this evaluation.
+        set: further `key=value` changes, such as options of the data.
+    """
+
+    name: str
+    data: str
+    lengths: list[int]
+    protocols: list[str]
+    set: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a YAML file.
 
@@ -80,9 +99,11 @@ class Study:
         options: for an encoding whose defaults are not enough, its options. With a `name` among them they
             are a further encoding of the study: that one with these options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
+        readings: further evaluations of each checkpoint, on other data.
         threads: fixed, because sums depend on how they are split among threads.
         accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
+        shown: the reading whose measurements its pages show (see `pages`); None: those of the study itself.
     """
 
     name: str
@@ -94,9 +115,29 @@ class Study:
     grid: dict[str, list[Any]] = field(default_factory=dict)
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
+    shown: Reading | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of its page: that of the study, and of the reading that it shows."""
+        return f"{self.name}_{self.shown.name}" if self.shown else self.name
+
+    @property
+    def data_shown(self) -> str | None:
+        """The parameter `data` of the measurements that it shows."""
+        return self.shown.name if self.shown else None
+
+    @property
+    def pages(self) -> list[Study]:
+        """The study, and once more for each reading: the same entries, showing what that has measured."""
+        return [self, *(
+            replace(self, lengths=one.lengths, protocols=one.protocols, set=[*self.set, *one.set], shown=one)
+            for one in self.readings
+        )]  # fmt: skip
 
     def recipe(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> Recipe:
         """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
@@ -178,6 +219,7 @@ def read_studies(folder: Path) -> list[Study]:
     for file in sorted(folder.glob("[0-9]*.yaml")):
         content = yaml.safe_load(file.read_text())
         content["options"] = common | content.get("options", {})
+        content["readings"] = [Reading(**one) for one in content.get("readings", ())]
         studies.append(Study(name=file.stem.partition("_")[2], **content))
     return studies
 
@@ -221,6 +263,9 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             zoo.fit(recipe, out=folder)
             for sets in entry.study.after_training.get(entry.encoding, ()):
                 evaluate_changed(folder, sets)
+            measurements = read_measurements(folder)
+            for reading in entry.study.readings:
+                measurements += read_again(folder, reading)
         trained = (folder / LAST).stat().st_mtime
         return {
             "study": entry.study.name,
@@ -232,7 +277,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             "recipe": recipe.as_dict(),
             "card": read_card(folder),
             "metrics": (folder / METRICS).read_text(),
-            "measurements": [packed(one) for one in read_measurements(folder)],
+            "measurements": [packed(one) for one in measurements],
         }
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -251,6 +296,18 @@ def evaluate_changed(folder: Path, sets: Sequence[str]) -> None:
     task.card, task.changed = content["zoo_card"], {"model.window": recipe.model.window}
     for _ in evaluate_run(LoadedRun(folder, folder / LAST, folder, task), open_data(recipe)):
         pass
+
+
+def read_again(folder: Path, reading: Reading) -> list[Measurement]:
+    """Evaluate a trained model once more. Its measurements name the reading, not the path of a corpus, which
+    differs between machines."""
+    corpus = default_root() / reading.data
+    data = str(corpus) if corpus.exists() else reading.data
+    # The targets of `fixed_targets` depend on the recipe's lengths.
+    sets = [*reading.set, f"evaluate.lengths={reading.lengths}"]
+    runs = evaluate_runs([folder], reading.lengths, reading.protocols, sets, data=data)
+    found = merged(one for _, measured in runs for one in measured)
+    return [one.model_copy(update={"parameters": {**one.parameters, "data": reading.name}}) for one in found]
 
 
 def packed(measurement: Measurement) -> dict[str, Any]:
@@ -274,16 +331,21 @@ def unpacked(plain: dict[str, Any]) -> Measurement:
     return Measurement.model_validate({**plain, "rows": rows})
 
 
-def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True) -> None:
+def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True, shown_alone: bool = False) -> None:
     """Write the stored entries as run folders without checkpoints, which `zoo compare` reads.
 
     Args:
         changed: also the evaluations with a changed encoding.
+        shown_alone: of the study and its readings, only what it shows.
     """
     for entry in entries:
         if entry.file.exists():
             content, run = json.loads(entry.file.read_text()), folder / f"{entry.study.name}_{entry.name}"
-            kept = [one for one in content["measurements"] if changed or not one["changed"]]
+            kept = [
+                one for one in content["measurements"]
+                if (changed or not one["changed"])
+                and (not shown_alone or one["parameters"].get("data") == entry.study.data_shown)
+            ]  # fmt: skip
             store(run, [unpacked(one) for one in kept])
             atomic_write(run / RECIPE, dump(resolve(content["recipe"])))
             write_card(run, content["card"])

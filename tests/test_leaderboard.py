@@ -5,17 +5,23 @@ import math
 import re
 import shutil
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
+from scipy.stats import trim_mean
 
 import leaderboard
 import results
+from board.boards import BEST
 from board.correlation import interval, spearman
-from board.measured import SHOWN
+from board.measured import read_measured
 from board.pairs import differences_table
+from board.scores import interquartile_mean, task_board
+from board.sentences import filled, problems
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "scripts" / "results"
@@ -30,7 +36,8 @@ SEEDS = (0, 1, 2)
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The pages of a few entries: in max_index three encodings, of which one lacks the last seed."""
+    """The pages of a few entries: in max_index three encodings, of which one lacks the last seed. Of the
+    tasks of decoders only copy has half of the encodings."""
     folder = tmp_path_factory.mktemp("board")
     stored = folder / "stored"
     for name, files in (
@@ -46,6 +53,7 @@ def pages(tmp_path_factory):
         for file in files:
             shutil.copy(RESULTS / name / "measurements" / f"{file}.json", stored / name / "measurements")
     (stored / "max_index" / "measurements" / f"t5_seed{SEEDS[-1]}.json").unlink()
+    shutil.copy(RESULTS / "floors.json", stored)
     shutil.copytree(results.STUDIES, folder / "studies")
     for file, names in (("01_max_index.yaml", ENCODINGS), ("08_text.yaml", TEXTS)):
         study = yaml.safe_load((folder / "studies" / file).read_text())
@@ -63,8 +71,8 @@ def row_of(file, length):
 
 
 def accuracies(encoding, length, measure="accuracy"):
-    """Of the seeds of which all encodings are stored."""
-    return [row_of(STORED / f"{encoding}_seed{seed}.json", length)[measure] for seed in SEEDS[:-1]]
+    seeds = SEEDS[:-1] if encoding == "t5" else SEEDS
+    return [row_of(STORED / f"{encoding}_seed{seed}.json", length)[measure] for seed in seeds]
 
 
 def cells(page, head):
@@ -79,40 +87,118 @@ def cells(page, head):
     return table
 
 
-def test_the_leaderboard_has_the_means_over_seeds(pages):
-    text = (pages / "leaderboard.md").read_text()
+def test_the_values_have_the_means_over_seeds(pages):
+    text = (pages / "values.md").read_text()
+    rows = pd.read_csv(pages / "values.csv").set_index(["study", "encoding", "length", "measure"])
     for head, length in (("max_index 1x", 64), ("max_index 4x", 256)):
         found = cells(text, head)
         for name in ENCODINGS:
-            assert found[name] == f"{statistics.fmean(accuracies(name, length)):.2f}"
+            values = accuracies(name, length)
+            row = rows.loc["max_index", name, length, "accuracy"]
+            assert found[name] == f"{statistics.fmean(values):.2f}"
+            assert row["value"] == pytest.approx(statistics.fmean(values), rel=1e-4)
+            assert [*map(float, row["seeds"].split())] == pytest.approx(values, rel=1e-4)
 
 
-def test_the_short_table_has_cells_of_the_long_one(pages):
-    long, short = (pages / "leaderboard.md").read_text().split("most used encodings")
-    for head in ("flip_flop 4x", "parameters", "step time"):
-        found, every = cells(short, head), cells(long, head)
-        assert [*found] == [name for name in every if name in SHOWN]
-        for name, cell in found.items():
-            assert cell.partition("<")[0] == every[name].partition("<")[0].partition(" (")[0]
-    assert (pages / "leaderboard.png").stat().st_size > 10_000
+def test_the_interquartile_mean_is_scipys_trimmed_mean():
+    rng = np.random.default_rng(0)
+    values = rng.random((5, 12))
+    expected = trim_mean(values, 0.25, axis=1)
+    assert interquartile_mean(values, np.ones(12)) == pytest.approx(expected)
+    weights = rng.integers(1, 4, 10)
+    weights[0] += -weights.sum() % 4
+    repeated = np.repeat(values[:, :10], weights, axis=1)
+    assert interquartile_mean(values[:, :10], weights) == pytest.approx(trim_mean(repeated, 0.25, axis=1))
 
 
-def test_long_answers_are_ranked_by_their_tokens(pages):
-    found = cells((pages / "leaderboard.md").read_text(), "copy 4x")
-    shares = {}
+def test_a_score_is_the_mean_above_the_floor(pages):
+    """Of copy, the only task on the board: a length that cannot be read scores 0, and so does one below."""
+    page = (pages / "leaderboard.md").read_text().partition("## Decoders on tasks")[2]
+    floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["token_accuracy"]
+    found, learned = cells(page, "score"), cells(page, "seeds learned")
+    scores = {}
     for name in found:
-        row = row_of(COPY / f"{name}_seed0.json", 96)
-        if row.get("note"):
-            assert found[name].startswith("–")
-        else:
-            shares[name] = row["token_accuracy"]
-            assert found[name] == f"{row['accuracy']:.2f} ({shares[name]:.2f})"
-    assert len(found) == 24 and [name for name in found if name not in shares] == ["learned"]
-    one = {name: row_of(COPY / f"{name}_seed0.json", 24)["token_accuracy"] for name in found}
-    order = [*found]  # of the other tasks too few encodings are stored
-    able = [name for name in order if name in shares and one[name] >= 0.8]
-    assert order[: len(able)] == sorted(able, key=shares.get, reverse=True)
-    assert {"learned", "sandwich", "cape", "shape"} == set(order[len(able) :])
+        if found[name] == "–":
+            continue
+        each = []
+        for length in (48, 96, 192):
+            share = row_of(COPY / f"{name}_seed0.json", length).get("token_accuracy", 0.0)
+            floor = max(floors[str(length)].values())
+            each.append(max(0.0, (share - floor) / (1 - floor)))
+        scores[name] = sum(each) / 3
+        assert found[name].startswith(f"{scores[name]:.2f} (")
+        whole = row_of(COPY / f"{name}_seed0.json", 24)["accuracy"]
+        assert learned[name] == f"{int(whole >= 0.9)} of 1"
+    assert len(scores) == 24 and scores["learned"] == 0
+    assert [*scores.values()] == sorted(scores.values(), reverse=True)
+
+
+def made(**scores):
+    """The scores of encodings by task: `a=[[0.1, 0.2], [0.3]]` has two seeds in the first and one in the
+    second."""
+    tasks = {}
+    for name, every in scores.items():
+        for task, own in enumerate(every):
+            rows = [(name, seed, score, score > 0.5) for seed, score in enumerate(own)]
+            tasks.setdefault(f"task{task}", []).extend(rows)
+    columns = ["encoding", "seed", "score", "learned"]
+    return {task: pd.DataFrame(rows, columns=columns) for task, rows in tasks.items()}
+
+
+def test_a_place_counts_the_encodings_that_are_surely_better():
+    noisy, good = [[0.1, 0.9, 0.5, 0.4]] * 3, [[0.95, 0.96, 0.97, 0.94]] * 3
+    board = task_board(made(good=good, even=[[0.5] * 4] * 3, noisy=noisy, zero=[[0.0] * 4] * 3))
+    assert {name: board.place(name) for name in board.values} == {
+        "good": "1", "even": "2–3", "noisy": "2–3", "zero": "4",
+    }  # fmt: skip
+    assert board.groups() == [["good"], ["even", "noisy"], ["zero"]]
+    assert board.learned("noisy") == (3, 12) and board.score_of_learned("noisy") == pytest.approx(0.9)
+
+
+def test_a_new_entry_moves_no_interval_and_a_missing_task_leaves_no_place():
+    rng = np.random.default_rng(1)
+    scores = {name: rng.random((3, 5)).tolist() for name in "abc"}
+    before, after = task_board(made(**scores)), task_board(made(**scores, d=rng.random((3, 5)).tolist()))
+    assert {name: after.values[name] for name in "abc"} == before.values
+    assert task_board(made(**scores, d=[[1.0]])).values == before.values
+
+
+def test_one_task_can_decide_the_places_without_it():
+    board = task_board(made(a=[[0.9] * 4, [0.1] * 4], b=[[0.1] * 4, [0.9] * 4], c=[[0.4] * 4] * 2))
+    assert board.place_without_a_task("a") == board.place_without_a_task("b") == "1–3"
+
+
+def test_paired_differences_are_those_of_the_comparison():
+    """Two paths to the same number: the losses of the boards, and the summary of `zoo compare`."""
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
+    named = {seed: ["alibi", "rope"] for seed in SEEDS}
+    one = read_measured(replace(study, encodings=named, protocols=["nonoverlapping"]), RESULTS)
+    row = one.at("alibi", 4)
+    found = one.losses("alibi")[1024].less(one.losses("rope")[1024])
+    expected = row[["difference", "difference_low", "difference_high"]]
+    assert [found.value, found.low, found.high] == pytest.approx(expected.tolist())
+
+
+def test_the_readmes_rows_are_those_that_matter(pages):
+    page = (pages / "leaderboard.md").read_text()
+    every = cells(page, "change at 4x")
+    assert {*TEXTS} - {"drope"} <= every.keys() and every["deberta"].startswith("+0.02")
+    assert [*cells(page, "place, tasks")][:BEST] == [*cells(page, "score")][:BEST]
+    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) == 10
+
+
+def test_a_sentence_has_the_number_of_its_cell():
+    line = "RoPE has 1.111, 0.22 more than ALiBi; 0.33. <!-- cells: {} -->\n"
+    full = line.format("text/rope/32x; text/rope/32x - text/alibi/32x; constant")
+    rope, alibi = (
+        statistics.fmean(text_rows(name, "nonoverlapping", seed)[-1]["bits_per_byte"] for seed in SEEDS)
+        for name in ("rope", "alibi")
+    )
+    assert filled(full).startswith(f"RoPE has {rope:.3f}, {rope - alibi:.2f} more than ALiBi; 0.33. ")
+    assert not [*problems(full)]
+    assert [*problems("\n" + line.format("constant"))] == ["2: 3 numbers and 1 cells"]
+    lost = "It has 1.11. <!-- cells: text/rope/64x -->\n"
+    assert filled(lost) == lost and [*problems(lost)] == ["1: not stored: text/rope/64x"]
 
 
 def test_max_index_lists_answers_beyond_the_trained_length(pages):
@@ -134,16 +220,17 @@ def test_a_question_shows_its_encodings_alone(pages):
 
 def test_a_page_lists_each_seed_and_the_missing_ones(pages):
     text = (pages / "max_index.md").read_text()
-    assert f"seeds {SEEDS[-1]}." in text and "Not measured yet" not in text
-    missing = re.search(r"Not measured yet: (.*)\.", (pages / "copy.md").read_text())[1].split(", ")
-    assert "path" in missing and "rope" not in missing
+    assert "Not measured yet: t5 (2 of 3 seeds)." in text
+    missing = re.search(r"Not measured yet: (.*)\.", (pages / "copy.md").read_text())[1]
+    assert "path (0 of 3 seeds)" in missing and "rope (1 of 3 seeds)" in missing
     (line,) = re.findall(r"^\| rope \| .* of .*$", text, re.MULTILINE)
     values = accuracies("rope", 512)
     won = sum(value >= 0.95 for value in values)
     listed = ", ".join(f"{value:.2f}" for value in sorted(values, reverse=True))
     assert line.rstrip(" |").endswith(f"{statistics.median(values):.2f} ({listed})")
-    assert f"{won} of 2 (" in line.split(" | ")[-1]
-    assert (pages / "max_index.png").stat().st_size > 10_000
+    assert f"{won} of 3 (" in line.split(" | ")[-1]
+    for figure in ("max_index", "leaderboard", "text_lengths", "text_and_tasks"):
+        assert (pages / f"{figure}.png").stat().st_size > 10_000
 
 
 def test_rank_correlation_is_pearsons_of_the_ranks():
@@ -180,7 +267,7 @@ def test_the_effective_length_is_that_of_sliding_windows(pages):
 
 
 def test_repeats_are_a_difference_between_far_and_near_ones(pages):
-    text = (pages / "leaderboard.md").read_text()
+    text = (pages / "values.md").read_text()
     found = cells(text, "repeats beyond less within 1x")
     for name in ("none", "rope"):
         changes = []
@@ -194,7 +281,9 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
         value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", found[name]))
         ends = statistics.fmean(changes) - margin, statistics.fmean(changes) + margin
         assert (value, low, high) == pytest.approx((statistics.fmean(changes), *ends), abs=6e-4)
-    assert "997 targets" in text and "65,536 targets in 17 documents" in text
+    assert "997 targets" in text
+    flat = " ".join((pages / "leaderboard.md").read_text().split())
+    assert "65,536 targets in 17 documents" in flat
 
 
 def test_parameters_are_relative_to_none(pages):

@@ -86,6 +86,25 @@ def test_a_grid_has_an_entry_for_each_setting(queue, here):
     assert {one["recipe"]["model"]["init_std"] for one in stored.values()} == {"auto"}
 
 
+def test_a_reading_is_apart_from_the_study(queue, here):
+    dense = {"name": "dense", "data": "flip_flop", "lengths": [21], "protocols": ["accuracy"]}
+    readings = [dense | {"set": ["data.ignore_probability=0.1"]}]
+    assert queue(readings=readings, encodings={0: ["rope"]}) == 0
+    (stored,) = (json.loads(file.read_text()) for file in (here / "out").rglob("*.json"))
+    found = [(one["parameters"], [row["length"] for row in one["rows"]]) for one in stored["measurements"]]
+    own, changed = [({}, [9, 21])], [({}, [9, 21])] * 2
+    assert found == own + changed + [({"data": "dense"}, [21])]
+    assert len({one["targets"]["digest"] for one in stored["measurements"]}) == 2
+    # Each page has its own measurements alone; a folder for `zoo compare` has all.
+    (study,) = results.read_studies(here / "studies")
+    for page, rows in zip(study.pages, ([9, 21], [21]), strict=True):
+        results.unpack(page.entries(here / "out"), here / page.title, changed=False, shown_alone=True)
+        (one,) = read_measurements(here / page.title / "tiny_rope_seed0")
+        assert [row.length for row in one.rows] == rows
+    results.unpack(study.entries(here / "out"), here / "all")
+    assert len(read_measurements(here / "all" / "tiny_rope_seed0")) == 4
+
+
 def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert queue(accelerator="gpu") == 0

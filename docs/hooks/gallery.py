@@ -179,25 +179,35 @@ def facts(cls: type[Encoding], name: str) -> list[tuple[str, str]]:
 
 
 def results(name: str) -> str:
-    """The rows of an encoding in the stored studies, of protocols without parameters."""
-    parts = []
-    for study in studies():
-        with (RESULTS / study / "compare.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if has(row["encoding"], name) and row["mean"]]
-        rows = [row for row in rows if row["parameters"] == "{}"]
-        lengths = sorted({int(row["length"]) for row in rows})
-        cells: dict[str, dict[int, str]] = {}
-        for row in rows:
-            interval = f" ({float(row['low']):.3f}–{float(row['high']):.3f})" if row["low"] else ""
-            cells.setdefault(row["encoding"], {})[int(row["length"])] = f"{float(row['mean']):.3f}{interval}"
-        body = [[escaped(label), *(found.get(n, "–") for n in lengths)] for label, found in cells.items()]
-        if rows:
-            measure, trained = rows[0]["measure"].replace("_", " "), rows[0]["train_length"]
-            parts.append(
-                f"[{study}](../results/{study}/compare.md), {rows[0]['protocol']}: {measure} by length, "
-                f"trained at {trained} tokens; 95 % intervals.\n\n{table(('', *map(str, lengths)), body)}"
-            )
-    return "## Results\n\n" + "\n\n".join(parts) if parts else ""
+    """The row of an encoding in the leaderboard, and its values by study and multiple of the trained
+    length."""
+    pages = ROOT / "docs" / "results"
+    with (pages / "values.csv").open(newline="") as file:
+        every = [row for row in csv.DictReader(file) if row["encoding"] == name]
+    rows = [row for row in every if not row["study"].startswith("question_")] or every
+    cells: dict[str, dict[float, str]] = {}
+    first = {row["study"]: (row["protocol"], row["measure"]) for row in reversed(rows)}
+    for row in (row for row in rows if first[row["study"]] == (row["protocol"], row["measure"])):
+        interval = f" ({float(row['low']):.3f}–{float(row['high']):.3f})" if row["low"] else ""
+        cells.setdefault(row["study"], {})[float(row["times"])] = f"{float(row['value']):.3f}{interval}"
+    if not cells:
+        return ""
+    times = sorted({one for found in cells.values() for one in found})
+    body = [
+        [f"[{study}](../results/{study}.md), {first[study][1].replace('_', ' ')}",
+         *(found.get(one, "–") for one in times)]
+        for study, found in cells.items()
+    ]  # fmt: skip
+    text = (pages / "leaderboard.md").read_text()
+    heads, line, *every = text[text.index("\n| ") + 1 :].partition("\n\n")[0].splitlines()
+    own = [row for row in every if row.startswith(f"| {name} ")]
+    places = "\n".join([heads, line, *own]) if own else ""
+    return "\n\n".join([
+        "## Results",
+        *([f"In the [leaderboard](../results/leaderboard.md):\n\n{places}"] if places else []),
+        f"Means over seeds with 95 % intervals, by multiple of the trained length:\n\n"
+        f"{table(('', *(f'{one:g}x' for one in times)), body)}",
+    ])  # fmt: skip
 
 
 def costs(name: str) -> str:

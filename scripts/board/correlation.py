@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from board.measured import DASH, LEARNED, SHOWN, Measured, png, table
+from board.figures import looks
+from board.measured import LEARNED, Measured
+from board.text import DASH, png, table
 from zoo import registry
-from zoo.figures.style import RC, styles
+from zoo.figures.style import RC
 
 BOOTSTRAP = 2000
 
@@ -38,11 +40,11 @@ def correlations(text: Measured, tasks: Sequence[Measured]) -> str:
             for task in tasks:
                 pairs = pairs_of(text, task, protocol)
                 if learned:
-                    able = (name for name in pairs if task.at(name, 1)[task.measure] >= LEARNED)
+                    able = (name for name in pairs if task.at(name, 1)["mean"] >= LEARNED)
                     pairs = {name: pairs[name] for name in able}
                 cells.append(_correlation(pairs, {name: family(text, name) for name in pairs}))
             rows.append(cells)
-    return table(["protocol", "encodings", *(one.study.name for one in tasks)], rows)
+    return table(["protocol", "encodings", *(one.study.title for one in tasks)], rows)
 
 
 def family(one: Measured, name: str) -> str:
@@ -56,25 +58,34 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(4, len(tasks))
+    columns = min(4, len(tasks) + 1)
+    count = math.ceil((len(tasks) + 1) / columns)  # the last panel has the names
+    style = looks(text.encodings)
     with rc_context(RC):
-        figure = Figure(figsize=(2.4 * columns, 2.3 * math.ceil(len(tasks) / columns)), layout="constrained")
-        grid = figure.subplots(
-            math.ceil(len(tasks) / columns), columns, sharex=True, sharey=True, squeeze=False
-        )
-        for axes in grid.flat[len(tasks) :]:
-            axes.set_axis_off()
-        for axes, task in zip(grid.flat, tasks, strict=False):
+        figure = Figure(figsize=(2.4 * columns, 2.4 * count), layout="constrained")
+        grid = figure.subplots(count, columns, sharex=True, squeeze=False).flat
+        for axes, task in zip(grid, tasks, strict=False):
             pairs = pairs_of(text, task)
-            looks = styles(pairs)
             for name, point in pairs.items():
-                axes.plot(*point, looks[name].marker, color=looks[name].color, markersize=3.5)
-                if name in SHOWN:
-                    axes.annotate(name, point, (2, 2), textcoords="offset points", fontsize=6)
-            axes.set_title(task.study.name)
-            axes.set_ylim(-0.03, 1.13)
+                look, able = style[name], task.at(name, 1)["mean"] >= LEARNED
+                face = look.color if able else "white"
+                axes.plot(
+                    *point, look.marker, color=look.color, markerfacecolor=face, markersize=3.8, label=name
+                )
+            axes.set_title(task.study.title)
+            value = spearman(np.array([*pairs.values()]) * (-1, 1)) if len(pairs) > 1 else math.nan
+            axes.annotate(
+                f"{value:+.2f}", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7
+            )
+        for axes in grid[len(tasks) :]:
+            axes.set_axis_off()
+        for name in dict.fromkeys(name for task in tasks for name in pairs_of(text, task)):
+            grid[len(tasks)].plot(
+                [], [], style[name].marker, color=style[name].color, markersize=3.8, label=name
+            )
+        grid[len(tasks)].legend(ncols=2, fontsize=5.5, frameon=False, loc="upper left")
         figure.supxlabel("loss on text at 4x as a multiple of that at 1x", fontsize=8)
-        figure.supylabel("score at 4x / score at 1x", fontsize=8)
+        figure.supylabel("score at 4x / score at 1x (empty: not learned)", fontsize=8)
         return png(figure)
 
 

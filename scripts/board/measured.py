@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import math
+import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
+from board.pairs import Estimate, Losses, losses
 from results import Entry, Study, unpack
 from zoo import registry
-from zoo.figures.curves import pictures
-from zoo.figures.style import FIRST, METADATA
+from zoo.figures.style import FIRST
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
 
@@ -27,17 +26,8 @@ SHOWN = FIRST
 LEFT_OUT = frozenset({"drope"})
 """Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is
 `none` with scaled logits beyond the trained length. `scripts/results/drope` has the comparison."""
-LEARNED = 0.8
-"""An encoding with a smaller score at the trained length has not learned the task."""
-DASH = "–"
-
-
-def compared(entries: Sequence[Entry]) -> list[Entry]:
-    """The stored entries of the seeds of which all entries are stored; without such a seed, the stored
-    entries of the first one."""
-    seeds = {entry.seed for entry in entries}
-    whole = seeds - {entry.seed for entry in entries if not entry.file.exists()} or {min(seeds)}
-    return [entry for entry in entries if entry.seed in whole and entry.file.exists()]
+LEARNED = 0.9
+"""A seed has learned a task with at least this share of whole answers at the trained length."""
 
 
 @contextmanager
@@ -49,7 +39,7 @@ def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, 
         changed: with the evaluations of a changed encoding.
     """
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        unpack(entries, Path(), changed)
+        unpack(entries, Path(), changed, shown_alone=True)
         yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
 
 
@@ -58,21 +48,35 @@ class Measured:
     """A study with its stored entries.
 
     Attributes:
-        names: for each label of the report the encoding's name in the study, or the label itself where the
-            encoding was changed after training.
-        seeds: the compared ones.
-        missing: encodings that are not stored with one of these seeds.
+        names: for each label of the report the encoding's name in the study.
+        missing: for each encoding with missing entries the stored and the wanted number of seeds.
     """
 
     study: Study
     report: Report
     names: dict[str, str]
-    seeds: list[int]
-    missing: list[str]
+    missing: dict[str, tuple[int, int]]
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        return self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
+        found = self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
+        return found.assign(accuracy=found["mean"]) if self.is_task else found
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """A row for each seed, protocol, length and measure, with the encoding's name as `name`; the indices
+        of the rows are those of the scores of documents."""
+        rows = self.report.results.rows
+        return rows.assign(name=rows["encoding"].map(self.names))
+
+    @property
+    def encodings(self) -> list[str]:
+        return [*dict.fromkeys(self.names.values())]
+
+    @cached_property
+    def seeds(self) -> dict[str, int]:
+        """The number of stored seeds of each encoding."""
+        return self.rows.groupby("name")["seed"].nunique().to_dict()
 
     @property
     def trained(self) -> int:
@@ -98,41 +102,39 @@ class Measured:
 
     @cached_property
     def measure(self) -> str:
-        """The column of the summary by which encodings are ranked. Long answers are seldom right as a whole
-        beyond the trained length, so a task whose answers have several tokens is ranked by those."""
-        table = self.summary
-        several = (table["token_accuracy"] - table["mean"]).abs().max() > 1e-6
-        return "token_accuracy" if several else "mean"
+        """The measure by which a task is scored. Long answers are seldom right as a whole beyond the trained
+        length, so it is the share of their tokens where that is stored."""
+        every = {*self.rows["measure"]}
+        return next(
+            one for one in ("token_accuracy", "accuracy", "bits_per_byte", "loss_nats") if one in every
+        )
 
-    @property
-    def drawn(self) -> pd.DataFrame:
-        """The rows of the summary for the figure, with `measure` in place of the accuracy."""
-        table = self.summary[lambda one: one["name"].isin(SHOWN) | (one["encoding"] == one["reference"])]
-        if self.measure == "mean":
-            return table
-        rows = self.report.results.rows[lambda one: one["measure"] == self.measure]
-        seeds = {key: dict(zip(own["run"], own["value"], strict=True)) for key, own in
-                 rows.dropna(subset="value").groupby(["encoding", "length"])}  # fmt: skip
-        values = [seeds.get(key, {}) for key in zip(table["encoding"], table["length"], strict=True)]
-        table = table.assign(mean=table[self.measure], measure=self.measure, values=values)
-        return table.assign(low=math.nan, high=math.nan, interval=None, reference=None)
-
-    def rows(self, name: str, protocol: str | None = None) -> pd.DataFrame:
-        """The rows of an encoding by one protocol, by default the first."""
+    def at_lengths(self, name: str, protocol: str | None = None) -> pd.DataFrame:
+        """The rows of the summary for an encoding by one protocol, by default the first."""
         table = self.summary
         wanted = protocol or table.iloc[0]["protocol"]
         return table[(table["name"] == name) & (table["protocol"] == wanted)]
 
     def measured(self, name: str, protocol: str, measure: str) -> pd.DataFrame:
-        """The measured rows of an encoding, one for each seed and length; their indices are those of the
-        scores of documents."""
-        rows = self.report.results.rows
-        names = rows["encoding"].map(self.names)
-        return rows[(names == name) & (rows["protocol"] == protocol) & (rows["measure"] == measure)]
+        """The measured rows of an encoding, one for each seed and length."""
+        rows = self.rows
+        return rows[(rows["name"] == name) & (rows["protocol"] == protocol) & (rows["measure"] == measure)]
+
+    def losses(self, name: str, protocol: str | None = None) -> dict[int, Losses]:
+        """The losses of documents at each length by one protocol, by default the first."""
+        wanted = protocol or self.summary.iloc[0]["protocol"]
+        return losses(self.measured(name, wanted, self.measure), self.report.results.units)
+
+    def change(self, name: str, factor: int, protocol: str | None = None) -> Estimate | None:
+        """The paired change of the loss from the trained length; None if one of the two has no value."""
+        own = self.losses(name, protocol)
+        if not {self.trained, factor * self.trained} <= own.keys():
+            return None
+        return own[factor * self.trained].less(own[self.trained])
 
     def at(self, name: str, factor: int, protocol: str | None = None) -> pd.Series | None:
         """The row at `factor` times the trained length; None if there is no value."""
-        rows = self.rows(name, protocol)
+        rows = self.at_lengths(name, protocol)
         rows = rows[(rows["length"] == factor * self.trained) & rows["mean"].notna()]
         return rows.iloc[0] if len(rows) else None
 
@@ -141,7 +143,7 @@ class Measured:
         if name not in self.names.values():
             able = getattr(registry.encodings.describe(name), self.kind)
             return "not measured yet" if able else f"not for {self.kind}s"
-        rows = self.rows(name)
+        rows = self.at_lengths(name)
         notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
         return notes.iloc[0] if len(notes) else "not measured"
 
@@ -149,32 +151,23 @@ class Measured:
 def read_measured(study: Study, stored: Path) -> Measured | None:
     """A study as far as it is stored; None while fewer than two encodings are."""
     every = [entry for entry in study.entries(stored) if entry.encoding not in LEFT_OUT]
-    entries = compared(every)
-    if len({entry.encoding for entry in entries}) < 2:
+    entries = [entry for entry in every if entry.file.exists() and _has_shown(entry)]
+    names = Counter(entry.encoding for entry in entries)
+    if len(names) < 2:
         return None
     with run_folders(entries, changed=False) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
         report = build([*runs], reference=next(named, None))
-    first = report.results.rows.groupby("encoding", sort=False).first()
-    names = {
-        label: runs[Path(row["run"])] if row["changed"] == "{}" else label for label, row in first.iterrows()
-    }
-    seeds = sorted({entry.seed for entry in entries})
-    missing = [one.encoding for one in every if one.seed in seeds and one not in entries]
-    return Measured(study, report, names, seeds, missing)
+    first = report.results.rows.groupby("encoding", sort=False)["run"].first()
+    labels = {label: runs[Path(run)] for label, run in first.items()}
+    wanted = Counter(entry.encoding for entry in every)
+    missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
+    return Measured(study, report, labels, missing)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def png(figure: Figure) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
-    return content.getvalue()
-
-
-def curves(name: str, summary: pd.DataFrame, title: str = "") -> dict[str, bytes]:
-    """The figure of values by length, by file name; none without values."""
-    return {name + ending: content for ending, content in pictures(summary, title, [".png"]).items()}
+def _has_shown(entry: Entry) -> bool:
+    """Whether an entry has the reading that its study shows, which may be newer than the entry."""
+    if entry.study.shown is None:
+        return True
+    every = json.loads(entry.file.read_text())["measurements"]
+    return any(one["parameters"].get("data") == entry.study.data_shown for one in every)

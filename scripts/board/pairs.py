@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from board.measured import table
+from board.text import table
 from results import Entry, Study
-from zoo.comparison.formatting import signed
+from zoo.comparison.formatting import signed, small
 from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
+from zoo.evaluation.measurement import Units
 
 FACTORS = (1, 2, 4, 8)
 Scores = tuple[np.ndarray, np.ndarray | None]
@@ -52,29 +55,91 @@ def differences_table(study: Study, others: Sequence[Study], protocol: str, stor
         lengths = [
             length for length in study.lengths if all(length in one for pair in scores for one in pair)
         ]
-        rows.append([name, *(_difference([(a[n], b[n]) for a, b in scores]) for n in lengths)])
+        rows.append([name, *(_difference([(a[n], b[n]) for a, b in scores]).text(signed) for n in lengths)])
     return table(["encoding", *map(str, lengths)], rows) if rows else ""
 
 
-def _difference(seeds: Sequence[tuple[Scores, Scores]]) -> str:
-    apart = np.array([after - before for (before, _), (after, _) in seeds])
-    sizes = seeds[0][0][1]
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval, or without one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def text(self, form: Callable[[float], str]) -> str:
+        """`1.63 (1.62–1.64)`, or `+0.01 (-0.01 to +0.03)` if `form` writes signs."""
+        if self.low is None or self.high is None:
+            return form(self.value)
+        to = " to " if form is signed else "–"
+        return f"{form(self.value)} ({form(self.low)}{to}{form(self.high)})"
+
+    def plus_minus(self) -> str:
+        """`+0.05 ±0.01`, of a symmetric interval."""
+        return signed(self.value) + (f" ±{small(self.high - self.value)}" if self.high is not None else "")
+
+
+def estimate(amounts: Sequence[np.ndarray], sizes: np.ndarray | None) -> Estimate:
+    """The mean over seeds of the amounts of documents by their sizes, or of differences of examples; [S, N].
+    The interval is over documents or examples, and over seeds where there are several."""
+    table = np.array(amounts)
     if sizes is None:
-        values, over_units = apart.mean(1), interval_of_rate_difference(apart.mean(0))
+        values, over_units = table.mean(1), interval_of_rate_difference(table.mean(0))
     else:
-        values, over_units = apart.sum(1) / sizes.sum(), interval_of_ratio(apart.mean(0), sizes)
+        values, over_units = table.sum(1) / sizes.sum(), interval_of_ratio(table.mean(0), sizes)
     value = float(values.mean())
-    low, high = combined(value, interval_of_mean(values), over_units)
-    if low is None or high is None:
-        return signed(value)
-    return f"{signed(value)} ({signed(low)} to {signed(high)})"
+    over_seeds = [interval_of_mean(values)] if len(values) > 1 else []
+    return Estimate(value, *combined(value, over_units, *over_seeds))
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The summed losses of documents for each seed, [N] each, and their bytes or tokens, [N]."""
+
+    amounts: dict[int, np.ndarray]
+    sizes: np.ndarray
+
+    def estimate(self) -> Estimate:
+        return estimate([*self.amounts.values()], self.sizes)
+
+    def less(self, other: Losses) -> Estimate:
+        """The paired difference over the same documents and seeds."""
+        seeds = [seed for seed in self.amounts if seed in other.amounts]
+        return estimate([self.amounts[seed] - other.amounts[seed] for seed in seeds], self.sizes)
+
+
+def losses(rows: pd.DataFrame, units: Mapping[int, Units]) -> dict[int, Losses]:
+    """The losses at each length, of the rows of one encoding, protocol and measure (`bits_per_byte` or
+    `loss_nats`); without the lengths at which a seed has no finite value."""
+    found = {}
+    for length, own in rows.groupby("length"):
+        if own["value"].notna().all():
+            columns = {row.seed: units[row.Index].columns() for row in own.itertuples()}
+            in_bytes = own["measure"].iloc[0] == "bits_per_byte"
+            scale = 1 / math.log(2) if in_bytes else 1.0
+            amounts = {seed: scale * np.array(one["nats"], float) for seed, one in columns.items()}
+            sizes = next(iter(columns.values()))["bytes" if in_bytes else "tokens"]
+            found[int(length)] = Losses(amounts, np.array(sizes, float))
+    return found
+
+
+def mean_over_lengths(every: Sequence[Losses]) -> Losses:
+    """The losses averaged over lengths with the same targets."""
+    seeds = every[0].amounts
+    return Losses(
+        {seed: np.mean([one.amounts[seed] for one in every], axis=0) for seed in seeds}, every[0].sizes
+    )
+
+
+def _difference(seeds: Sequence[tuple[Scores, Scores]]) -> Estimate:
+    return estimate([after - before for (before, _), (after, _) in seeds], seeds[0][0][1])
 
 
 def _scores(entry: Entry, protocol: str) -> dict[int, Scores]:
     (rows,) = (
         one["rows"]
         for one in _content(entry)["measurements"]
-        if one["protocol"] == protocol and not one.get("changed")
+        if one["protocol"] == protocol and not one.get("changed") and "data" not in one["parameters"]
     )
     found = {}
     for units, row in ((row["units"], row) for row in rows if row.get("units")):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from board.measured import compared, curves, run_folders
-from board.pairs import differences_table
+import pandas as pd
+
+from board.boards import Boards
+from board.figures import Panel, lines
+from board.measured import run_folders
+from board.pairs import differences_table, losses
+from board.panels import UNITS, change_panel, task_panel
+from board.values import values
 from results import Study
-from zoo.reports.report import build
+from zoo.reports.report import Report, build
 from zoo.reports.text import markdown
 
 
@@ -22,6 +30,8 @@ class Question:
         protocols: of those of the studies; none: all.
         changed: whether the evaluations of a checkpoint with a changed encoding are shown too.
         against: studies with the same encodings and another setting; the page has the differences to them.
+        subject: the encodings that the question asks about.
+        reference: the encoding whose loss at the trained length is zero in the figure; none: each one's own.
     """
 
     text: str
@@ -30,6 +40,8 @@ class Question:
     protocols: Sequence[str] = ()
     changed: bool = False
     against: Sequence[str] = ()
+    subject: Sequence[str] = ()
+    reference: str = ""
 
 
 AGAINST = """\
@@ -39,46 +51,54 @@ ROPES = ("rope", "rope_clipped", "p_rope", "none")
 QUESTIONS = {
     "t5_and_fire": Question(
         "Do T5 and FIRE extrapolate beyond twice the trained length?",
-        ["text"], ("rope", "t5", "fire", "alibi", "kerple"), ["nonoverlapping"],
+        ["text"], ("rope", "t5", "fire", "alibi", "kerple"), ["nonoverlapping"], subject=("t5", "fire"),
     ),
     "no_encoding": Question(
         "Is no encoding the best or the worst?",
-        ["text"], ("rope", "none", "sinusoidal", "alibi", "fox"), ["nonoverlapping"],
+        ["text"], ("rope", "none", "sinusoidal", "alibi", "fox"), ["nonoverlapping"], subject=("none",),
     ),
     "far_context": Question(
         "Does ALiBi use far context?",
-        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["sliding", "repeats"],
+        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["sliding", "repeats"], subject=("alibi",),
     ),
     "far_recall": Question(
         "Does ALiBi use far context? Associative recall",
-        ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"),
+        ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"), subject=("alibi",),
     ),
-    "rope": Question("Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True),
+    "rope": Question(
+        "Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True,
+        subject=("rope",), reference="rope",
+    ),
     "rope_log_n": Question(
         "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True,
-        against=["text", "text_rope"],
+        against=["text", "text_rope"], subject=("rope",), reference="rope",
     ),
-    "rope_flip_flop": Question("Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES),
+    "rope_flip_flop": Question(
+        "Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES, subject=("rope",)
+    ),
     "rope_flip_flop_log_n": Question(
         "Why does RoPE fail? Flip-flop, logits times log n", ["flip_flop_log_n"], ROPES,
-        against=["flip_flop", "flip_flop_rope"],
+        against=["flip_flop", "flip_flop_rope"], subject=("rope",),
     ),
 }  # fmt: skip
 
 
-def question_files(name: str, studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
-    """The page of a question and its figure, by file name; none while fewer than two encodings are stored."""
+def question_files(
+    name: str, studies: Sequence[Study], stored: Path, boards: Boards
+) -> tuple[dict[str, bytes], list[pd.DataFrame]]:
+    """The page of a question and its figure, by file name, and its values; none while fewer than two
+    encodings are stored."""
     question = QUESTIONS[name]
+    asked = [study for study in studies if study.name in question.studies]
+    encodings = {*question.encodings, *boards.best(asked[0].name)[:1]}
     entries = [
         entry
-        for study in studies
-        if study.name in question.studies
-        for entry in compared(
-            [entry for entry in study.entries(stored) if entry.encoding in question.encodings]
-        )
+        for study in asked
+        for entry in study.entries(stored)
+        if entry.encoding in encodings and entry.file.exists()
     ]
     if len({entry.encoding for entry in entries}) < 2:
-        return {}
+        return {}, []
     with run_folders(entries, question.changed) as runs:
         report = build([*runs], protocols=question.protocols or None)
         tables = markdown(report).partition("\n")[2].strip()
@@ -86,8 +106,50 @@ def question_files(name: str, studies: Sequence[Study], stored: Path) -> dict[st
         named = {study.name: study for study in studies}
         (own,), others = ([named[one] for one in names] for names in (question.studies, question.against))
         made = differences_table(own, others, own.protocols[0], stored)
-        tables += f"\n\n## Difference to the same encodings without the change\n\n{AGAINST}\n\n{made}" * bool(
-            made
+        heading = f"\n\n## Difference to the same encodings without the change\n\n{AGAINST}\n\n{made}"
+        tables += heading * bool(made)
+    names = {
+        label: curve_name(runs[Path(own["run"])], json.loads(own["changed"]))
+        for label, own in report.results.rows.groupby("encoding", sort=False).first().iterrows()
+    }
+    rows = report.results.rows.assign(name=report.results.rows["encoding"].map(names))
+    page = f"# {question.text}\n\n![{question.text}](question_{name}.png)\n\n{tables}\n"
+    files = {
+        f"question_{name}.md": page.encode(),
+        f"question_{name}.png": lines([_panel(question, rows, report, boards)]),
+    }
+    summary = report.summary.assign(name=report.summary["encoding"].map(names))
+    return files, [values(f"question_{name}", rows, summary, question.protocols or asked[0].protocols)]
+
+
+def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
+    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
+    if "model.encoding.name" in changed:
+        return changed["model.encoding.name"]
+    changes = (
+        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for key, value in changed.items()
+    )
+    return ", ".join([encoding, *changes])
+
+
+def _panel(question: Question, rows: pd.DataFrame, report: Report, boards: Boards) -> Panel:
+    protocol = rows["protocol"].iloc[0]
+    if question.protocols:
+        protocol = question.protocols[0]
+    own = rows[rows["protocol"] == protocol]
+    measure = next(one for one in (*UNITS, "token_accuracy", "accuracy") if (own["measure"] == one).any())
+    own = own[own["measure"] == measure]
+    trained = int(own["train_length"].min())
+    if measure in UNITS:
+        found = {name: losses(one, report.results.units) for name, one in own.groupby("name", sort=False)}
+        return change_panel(
+            f"{question.studies[0]}, {protocol}",
+            UNITS[measure],
+            trained,
+            found,
+            question.subject,
+            question.reference,
         )
-    page = f"# {question.text}\n\n![Values by length in tokens](question_{name}.png)\n\n{tables}\n"
-    return curves(f"question_{name}", report.summary) | {f"question_{name}.md": page.encode()}
+    study = next(name for name in (*question.studies, *question.against) if name in boards.floors)
+    return task_panel(study, own, trained, boards.floors[study][measure], question.subject)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from board.measured import DASH, table
+from board.measured import LEARNED
+from board.text import DASH, table
 from results import Study
 
-LEARNS = 0.9
-"""An encoding learns a task with at least this share of whole answers at the trained length."""
 PREFIX = "setting_"
 OWN_START = (
     ("alibi", "fixed slopes 2^(-8h/H)", "Press et al. 2022, section 3"),
@@ -46,7 +45,7 @@ def read_grid(study: Study, stored: Path) -> pd.DataFrame:
             losses = [row["val/loss"] for row in csv.DictReader(io.StringIO(content["metrics"]))]
             row = content["measurements"][0]["rows"][0]
             score = row.get("accuracy", row.get("bits_per_byte"))
-            learns = "accuracy" in row and score >= LEARNS
+            learns = "accuracy" in row and score >= LEARNED
             loss = float([one for one in losses if one][-1])
             rows.append((entry.setting, entry.encoding, score, loss, learns))
     return pd.DataFrame(rows, columns=["setting", "encoding", "score", "loss", "learns"])
@@ -66,7 +65,7 @@ def settings_page(studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
         f"""\
 One learning rate and one start of the weights serve all encodings of a task. They are chosen with one seed,
 from the validation loss and the score at the trained length; no longer length is read. The chosen setting is
-the one in which most of these encodings learn the task ({LEARNS:g} of the whole answers). Where several are
+the one in which most of these encodings learn the task ({LEARNED:g} of the whole answers). Where several are
 equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
 initial weights; `auto` is 1/sqrt(width of a matrix's input).
 

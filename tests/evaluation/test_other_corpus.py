@@ -11,6 +11,7 @@ import zoo
 from zoo.cli import main
 from zoo.data import open_data
 from zoo.evaluation.load import load_runs
+from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.reports.fit import fit
 
 
@@ -95,9 +96,24 @@ def test_rare_bigrams_are_rare_in_the_text_of_the_run(here, recipe, capsys):
     assert "repeats counts bigrams in the training text" in capsys.readouterr().err
 
 
-def test_a_corpus_that_is_not_there_or_no_text_is_refused(run, here, recipe, capsys):
+def test_a_corpus_that_is_not_there_is_refused(run, here, capsys):
     assert main(["evaluate", str(run), "--data", "wikitext-4"]) == 2
     assert "wikitext" in capsys.readouterr().err
-    pointer = fit(recipe("max_index", "trainer.max_steps=1", "evaluate.lengths=[8]"))
-    assert main(["evaluate", str(pointer), "--data", "sample"]) == 2
-    assert "a model of text" in capsys.readouterr().err
+
+
+def test_generated_data_is_scored_with_other_options(here, recipe, capsys):
+    run = fit(recipe("max_index", "trainer.max_steps=1", "evaluate.lengths=[8]"))
+    own = rows_of(run)
+    uniform = ["--data", "max_index", "--set", "data.order=uniform"]
+    assert main(["evaluate", str(run), *uniform]) == 0
+    before, other = sorted(rows_of(run), key=lambda row: len(row["parameters"]))
+    assert [before] == own and other["parameters"] == {"data": "order uniform"}
+    ((loaded, source),) = load_runs([run], data="max_index", sets=["data.order=uniform"])
+    (plan,) = build_protocol("accuracy", loaded.task.recipe.evaluate).plan(loaded.task, source, [8])
+    assert plan.targets.digest == other["targets"] != before["targets"]
+    # Data without another option are the run's own; another vocabulary or dataset means nothing to the model.
+    assert main(["evaluate", str(run), "--data", "max_index"]) == 0 and len(rows_of(run)) == 2
+    for wrong in (["--data", "max_index", "--set", "data.num_values=9"], ["--data", "flip_flop"]):
+        capsys.readouterr()
+        assert main(["evaluate", str(run), *wrong]) == 2
+        assert "trained" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
         ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
         ("model.d_model=32", "model.d_model", "has 16, and 32 would make it another"),
         ("init_from=runs/x", "init_from", "has None"),
-        ("data.vocab_size=500", "data.vocab_size", "to score another text, give --data CORPUS"),
+        ("data.vocab_size=500", "data.vocab_size", "to score other data, give --data NAME"),
     ],
 )
 def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why):

@@ -14,6 +14,7 @@ zoo evaluate runs/alibi_maxindex
 zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
 zoo evaluate runs/rope_wikitext2 --checkpoints all --protocol sliding --set evaluate.stride=64
 zoo evaluate runs/rope_wikitext2 --data my_novels/
+zoo evaluate runs/alibi_maxindex --data max_index --set data.order=uniform
 zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
 """
 
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="CORPUS",
-        help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml)",
+        help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml); generated "
+        "data by its name, with other options by --set data...",
     )
     add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 

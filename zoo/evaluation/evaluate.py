@@ -32,7 +32,8 @@ def evaluate_runs(
             change after training; such measurements are kept as well as those of the encoding as trained.
         devices: the processes on this machine that share the work, started by torchrun or SLURM.
         data: another corpus to score, in the tokens of each run: the name of a text dataset, a file or folder
-            of text, or a recipe with a section `data`. Its measurements have the parameter `data`.
+            of text, or a recipe with a section `data`; for generated data the run's own dataset, with other
+            options in `sets`. Its measurements have the parameter `data`.
 
     Raises:
         InputError: a path, a protocol or a change that cannot be used, data of another tokenizer, or a folder

@@ -13,6 +13,7 @@ from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
 from zoo.recipe import Recipe, read_recipe, resolve
+from zoo.recipe.diff import diff
 from zoo.recipe.rules import no_protocol
 from zoo.recipe.tree import read_file
 from zoo.runs.card import changed_data
@@ -84,17 +85,24 @@ def _own_data(run: LoadedRun) -> Recipe:
 
 
 def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
-    """The recipe of a model, for a text in its tokens: `data` is as of `evaluate`; `sets` change its options.
+    """The recipe of a model, for other data in its tokens: `data` is as of `evaluate`; `sets` change its
+    options.
 
     Raises:
-        InputError: the run was not trained on text, its tokenizer is missing, or there is no such text.
+        InputError: another dataset than the generated one of the run, a tokenizer that is missing, or there
+            is no such text.
     """
     recipe = run.task.recipe
+    own = recipe.as_dict()["data"]
+    if run.task.takes != "text":
+        if data != own["name"]:
+            message = f"trained on generated data: --data takes {own['name']}, and --set data... its options"
+            raise InputError(Problem(message, where=str(run.path)))
+        return resolve(recipe.as_dict(), sets, trained=True)
     tokenizer = run.tokenizer if run.tokenizer.is_file() else getattr(recipe.data, "tokenizer", None)
-    if run.task.takes != "text" or tokenizer is None:
+    if tokenizer is None:
         message = "--data is for a model of text that has its tokenizer"
         raise InputError(Problem(message, where=str(run.path)))
-    own = recipe.as_dict()["data"]
     given = Path(data)
     if given.suffix in (".yaml", ".yml"):
         section = read_file(given).values
@@ -115,7 +123,7 @@ def _validate_source(run: LoadedRun, source: DataSource, data: str | None) -> No
     `data`, also for another corpus: its results would be stored as those on the text that the card names.
     """
     card, trained = run.task.card or {}, run.task.hparams["vocab_size"]
-    if data is not None:
+    if data is not None and source.kind == "text":
         then = card.get("fingerprint", {})
         if source.fingerprint["tokenizer"] != then.get("tokenizer"):
             named = str(source.recipe.data.tokenizer)
@@ -129,6 +137,10 @@ def _validate_source(run: LoadedRun, source: DataSource, data: str | None) -> No
             f"{run.path}: {source.recipe.data.name!r} has {source.vocab_size} tokens, but this model was "
             f"trained with {trained}: the text, data.root or data.vocab_size has changed"
         )
+    if data is not None:
+        own, other = (one.as_dict()["data"] for one in (run.task.recipe, source.recipe))
+        source.label = ", ".join(f"{key} {value}" for key, _, value in diff(own, other)) or None
+        return
     if differing := changed_data(card, source):
         raise InputError(
             f"{run.path}: {'; '.join(differing)} since this model was trained, so its card would not "

@@ -146,7 +146,7 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
         if not is_among(key, (ENCODING,)) and not affects(key).after_training:
             refused[key] = f"the run has {old!r}, and {new!r} would make it another"
             if key.startswith("data."):
-                refused[key] += "; to score another text, give --data CORPUS (in Python data=...)"
+                refused[key] += "; to score other data, give --data NAME (in Python data=...)"
     if refused:
         *others, (key, why) = refused.items()
         final = Problem(f"{why}; after training only these can be set: {', '.join(may)}", key)

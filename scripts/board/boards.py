@@ -1,0 +1,225 @@
+"""The boards as tables: decoders on text, decoders on tasks, and encoders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from board.floors import DESCRIPTIONS
+from board.measured import SHOWN, Measured
+from board.scores import Board, Floors, highest, loss_board, seed_scores, task_board
+from board.text import DASH, and_list, table
+from zoo.comparison.formatting import number
+from zoo.comparison.statistics import NATS_LOST
+
+COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
+NEAR, FAR = 4, 32
+"""The multiples of the trained length at which the change of the loss has a column."""
+BEST = 5
+"""Encodings at the head of a board that are shown with the most used ones."""
+
+
+@dataclass(frozen=True)
+class Boards:
+    """The boards of the studies that are measured."""
+
+    found: Sequence[Measured]
+    floors: Floors
+
+    def of(self, kind: str, task: bool) -> list[Measured]:
+        return [one for one in self.found if one.kind == kind and one.is_task == task]
+
+    @cached_property
+    def tasks(self) -> Board | None:
+        return self._tasks("decoder")
+
+    @cached_property
+    def encoder_tasks(self) -> Board | None:
+        return self._tasks("encoder")
+
+    def _tasks(self, kind: str) -> Board | None:
+        """The board of the tasks in which at least half of the encodings are measured."""
+        every = self.of(kind, task=True)
+        most = max((len(one.encodings) for one in every), default=0)
+        kept = [one for one in every if 2 * len(one.encodings) >= most]
+        return task_board({one.study.title: seed_scores(one, self.floors) for one in kept}) if kept else None
+
+    @cached_property
+    def losses(self) -> dict[str, Board]:
+        """The boards of texts, by study."""
+        return {one.study.title: loss_board(one) for one in self.found if not one.is_task}
+
+    @cached_property
+    def text(self) -> tuple[Measured, Board] | None:
+        """The study of decoders on text with its board."""
+        every = self.of("decoder", task=False)
+        return (every[0], self.losses[every[0].study.title]) if every else None
+
+    def decoders(self) -> list[str]:
+        """All decoders in the order of the tasks, then in that of text."""
+        every = [self.tasks] * bool(self.tasks) + [self.text[1]] * bool(self.text)
+        names = [name for board in every for name in board.values]
+        return list(
+            dict.fromkeys(
+                [*names, *(name for one in self.of("decoder", task=True) for name in one.encodings)]
+            )
+        )
+
+    def best(self, study: str) -> list[str]:
+        """The best encodings of the board that a study belongs to."""
+        encoders = any(one.study.name == study for one in self.of("encoder", task=True))
+        board = self.losses.get(study) or (self.encoder_tasks if encoders else self.tasks)
+        return [*board.values][:BEST] if board else []
+
+    def shown(self, one: Measured) -> list[str]:
+        """The encodings in the figure of a study: the most used, and the best of its board."""
+        best = self.best(one.study.name)
+        return [name for name in one.encodings if name in best or name in SHOWN]
+
+    def matter(self) -> set[str]:
+        """The most used encodings, and the best on tasks and on text."""
+        every = [self.tasks] * bool(self.tasks) + [self.text[1]] * bool(self.text)
+        return {*SHOWN, *(name for board in every for name in [*board.values][:BEST])}
+
+    def sentence(self) -> str:
+        """The encodings that share the first place, in one sentence."""
+        parts = []
+        for where, board in (("on text", self.text and self.text[1]), ("on the tasks", self.tasks)):
+            if board:
+                first = [f"`{name}`" for name, (low, _) in board.places().items() if low == 1]
+                many = f"{and_list(first)} cannot be told apart at the first place"
+                parts.append(f"{where} {many if len(first) > 1 else f'{first[0]} is first'}")
+        text = ", and ".join(parts)
+        return f"{text[:1].upper()}{text[1:]} of {len(self.decoders())} decoders."
+
+    def summary(self, names: Collection[str] = ()) -> str:
+        """The table of ten columns, of all decoders or of some."""
+        costs = {row["name"]: row["time"] for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
+        rows = []
+        for name in (name for name in self.decoders() if not names or name in names):
+            cells = [name]
+            board = self.text[1] if self.text else None
+            cells += [one.place(name) if one else "" for one in (board, self.tasks)]
+            cells.append(self.parameters(name))
+            cells += self._text_cells(name)
+            if self.tasks and name in self.tasks.values:
+                learned, count = self.tasks.learned(name)
+                cells += [self.tasks.values[name].text(_share), f"{learned} of {count}"]
+            else:
+                cells += ["", ""]
+            cells.append(f"{costs[name]:.2f}" if name in costs else "")
+            rows.append([cell or DASH for cell in cells])
+        heads = ["encoding", "place, text", "place, tasks", "parameters", "text 1x", f"change at {NEAR}x",
+                 f"change at {FAR}x", "tasks", "seeds learned", "step time"]  # fmt: skip
+        return table(heads, rows)
+
+    def _text_cells(self, name: str) -> list[str]:
+        if not self.text or (first := self.text[0].at(name, 1)) is None:
+            return [""] * 3
+        changes = [self.text[0].change(name, factor) for factor in (NEAR, FAR)]
+        return [number(first["mean"]), *(one.plus_minus() if one else "" for one in changes)]
+
+    def parameters(self, name: str) -> str:
+        """The parameters relative to those of `none`: of the model of text, and in brackets of the tasks."""
+        models = [
+            every[0].parameters for every in (self.of("decoder", False), self.of("decoder", True)) if every
+        ]
+        ratios = [f"{one[name] / one['none']:.2f}" for one in models if {name, "none"} <= one.keys()]
+        return "".join([*ratios[:1], *(f" ({one})" for one in ratios[1:])])
+
+    def text_table(self, one: Measured) -> str:
+        """The board of a text study."""
+        board, rows = self.losses[one.study.title], []
+        lengths = [length for length in one.study.lengths if length > one.trained]
+        sliding = "sliding" in one.study.protocols
+        for name, value in board.values.items():
+            own = one.losses(name)
+            trained = own.get(one.trained)
+            changes = [own[at].less(trained).plus_minus() if trained and at in own else "" for at in lengths]
+            first = trained.estimate().text(number) if trained else ""
+            cells = [
+                board.place(name),
+                name,
+                str(one.seeds[name]),
+                value.text(number) if value else "",
+                first,
+            ]
+            rows.append(
+                [cell or DASH for cell in [*cells, *changes, *([effective_length(one, name)] * sliding)]]
+            )
+        factors = [f"{length / one.trained:g}x" for length in lengths]
+        heads = [
+            "place",
+            "encoding",
+            "seeds",
+            "mean beyond 1x",
+            "1x",
+            *(f"change at {factor}" for factor in factors),
+        ]
+        return table([*heads, *(["effective length"] * sliding)], rows)
+
+    def task_table(self, kind: str) -> str:
+        """The board of the tasks of decoders or encoders."""
+        board, rows = self.tasks if kind == "decoder" else self.encoder_tasks, []
+        names = [*board.values, *(name for one in self.of(kind, True) for name in one.encodings)]
+        for name in dict.fromkeys(names):
+            cells = [board.place(name)]
+            cells += [board.place_without_a_task(name)] * bool(board.without) + [name]
+            if name in board.values:
+                learned, count = board.learned(name)
+                able = board.score_of_learned(name)
+                cells += [
+                    board.values[name].text(_share),
+                    f"{learned} of {count}",
+                    _share(able) if learned else "",
+                ]
+            else:
+                cells += ["", "", ""]
+            for task in board.seeds:
+                learned, count = board.learned(name, task)
+                cells.append(f"{_share(board.score(name, task))} ({learned} of {count})" if count else "")
+            rows.append([cell or DASH for cell in cells])
+        heads = [
+            "place",
+            *["without a task"] * bool(board.without),
+            "encoding",
+            "score",
+            "seeds learned",
+            "of those",
+        ]
+        return table([*heads, *board.seeds], rows)
+
+    def floor_table(self, kind: str) -> str:
+        """The floor of each task at each length, with its strategy."""
+        rows = []
+        for one in self.of(kind, True):
+            found = {
+                length: highest(self.floors, one.study.title, one.measure, length)
+                for length in one.study.lengths
+            }
+            names = dict.fromkeys(strategy for _, strategy in found.values())
+            cells = ", ".join(f"{length}: {value:.2f}" for length, (value, _) in found.items())
+            rows.append([one.study.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
+        return table(["task", "floor by length in tokens", "strategy"], rows)
+
+
+def effective_length(one: Measured, name: str) -> str:
+    """The longest tested length up to which the loss under `sliding` is kept; of seeds that differ, all."""
+    losses = one.measured(name, "sliding", "loss_nats").pivot(index="length", columns="seed", values="value")
+    losses = losses.reindex(one.study.lengths)
+    if losses.empty or losses.loc[one.trained].isna().any():
+        return ""
+
+    def kept(loss: Mapping[int, float]) -> str:
+        lost = [*loss.index[~(loss <= loss[one.trained] + NATS_LOST)]]
+        return f"{max(loss.index[loss.index < lost[0]])}" if lost else f"≥ {max(loss.index)}"
+
+    each = [kept(losses[seed]) for seed in losses]
+    return kept(losses.mean(axis=1, skipna=False)) + f" ({', '.join(each)})" * (len({*each}) > 1)
+
+
+def _share(value: float) -> str:
+    return f"{value:.2f}"

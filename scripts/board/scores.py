@@ -1,0 +1,205 @@
+"""Scores above the floor, their interquartile mean, and places with intervals.
+
+A place is 1 + the number of encodings that are better with a probability above `CERTAIN`. Its interval ends
+with the number of encodings that are not worse with that probability (Agarwal et al. 2021, arXiv:2108.13264,
+has the interquartile mean and the stratified bootstrap).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+
+from board.measured import LEARNED, Measured
+from board.pairs import Estimate, mean_over_lengths
+
+DRAWS = 4000
+CERTAIN = 0.975
+Floors = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+"""By study, measure, length and strategy."""
+
+
+def read_floors(stored: Path) -> Floors:
+    return json.loads((stored / "floors.json").read_text())
+
+
+def highest(floors: Floors, study: str, measure: str, length: int) -> tuple[float, str]:
+    """The score of the best strategy that does not do the task, and its name."""
+    known = floors[study][measure][str(length)]
+    strategy = max(known, key=known.__getitem__)
+    return known[strategy], strategy
+
+
+def seed_scores(one: Measured, floors: Floors) -> pd.DataFrame:
+    """The score of each seed of a task, and whether it learned it; columns encoding, seed, score, learned.
+
+    The score is max(0, (x - floor) / (1 - floor)), averaged over the lengths above the trained one. A length
+    at which an encoding cannot be read scores 0.
+    """
+    floor = {length: highest(floors, one.study.title, one.measure, length)[0] for length in one.study.lengths}
+    found = []
+    for (name, seed), own in one.rows.groupby(["name", "seed"], sort=False):
+        values = own[own["measure"] == one.measure].set_index("length")["value"]
+        whole = own[(own["measure"] == "accuracy") & (own["length"] == one.trained)]["value"]
+        lengths = [length for length in own["length"].unique() if length > one.trained]
+        scores = [max(0.0, (values.get(at, 0.0) - floor[at]) / (1 - floor[at])) for at in lengths]
+        found.append((name, seed, float(np.mean(scores)), bool((whole >= LEARNED).any())))
+    return pd.DataFrame(found, columns=["encoding", "seed", "score", "learned"])
+
+
+def interquartile_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The mean of the middle half of the weight, over the last axis: values [..., N], weights [N]."""
+    order = np.argsort(values, axis=-1)
+    ends = np.cumsum(weights[order], axis=-1) / weights.sum()
+    inside = np.diff(np.clip(ends, 0.25, 0.75), axis=-1, prepend=0.25)
+    return (np.take_along_axis(values, order, -1) * inside).sum(-1) / 0.5
+
+
+@dataclass(frozen=True)
+class Board:
+    """Encodings in an order, with places.
+
+    Attributes:
+        values: of each encoding, the best first; None where it cannot be read.
+        better: whether the encoding of the row is better than that of the column.
+        without: for each task the places if it is left out.
+        seeds: the scores of the seeds, by task.
+        behind: of losses, the paired differences to the first one.
+    """
+
+    values: dict[str, Estimate | None]
+    better: pd.DataFrame
+    without: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    seeds: dict[str, pd.DataFrame] = field(default_factory=dict)
+    behind: dict[str, Estimate | None] = field(default_factory=dict)
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """The first and the last place of each encoding."""
+        return _places(self.better)
+
+    def place(self, name: str) -> str:
+        """`2–9`; empty for an encoding without a value."""
+        return _span(self.places()[name]) if name in self.values else ""
+
+    def place_without_a_task(self, name: str) -> str:
+        """The range of places if any one task is left out."""
+        ends = [own[name] for own in self.without.values()]
+        return _span((min(low for low, _ in ends), max(high for _, high in ends))) if ends else ""
+
+    def groups(self) -> list[list[str]]:
+        """The encodings in groups: the first one that is worse than the leader of a group begins the next."""
+        found: list[list[str]] = []
+        for name in self.values:
+            if found and not self.better.loc[found[-1][0], name]:
+                found[-1].append(name)
+            else:
+                found.append([name])
+        return found
+
+    def learned(self, name: str, task: str = "") -> tuple[int, int]:
+        """The number of seeds that learned the task, or all tasks, and of seeds."""
+        own = [one[one["encoding"] == name] for key, one in self.seeds.items() if task in ("", key)]
+        return sum(int(one["learned"].sum()) for one in own), sum(map(len, own))
+
+    def score_of_learned(self, name: str) -> float | None:
+        """The interquartile mean over the seeds that learned their task; None without one."""
+        own = [
+            one[(one["encoding"] == name) & one["learned"]]["score"].to_numpy() for one in self.seeds.values()
+        ]
+        own = [one for one in own if len(one)]
+        return float(interquartile_mean(np.concatenate(own), _weights(own))) if own else None
+
+    def score(self, name: str, task: str) -> float:
+        own = self.seeds[task]
+        return float(own[own["encoding"] == name]["score"].mean())
+
+
+def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
+    """The board of tasks, from the scores of their seeds: the interquartile mean over tasks and seeds, each
+    task with the same weight, and a bootstrap over the seeds of each. It has the encodings with all tasks.
+
+    The draws of an encoding depend on the names of encoding and task alone: a new entry moves no other one.
+    """
+    first = next(iter(tasks.values()))["encoding"]
+    names = [
+        name
+        for name in dict.fromkeys(first)
+        if all((own["encoding"] == name).any() for own in tasks.values())
+    ]
+    scores = {name: {task: own[own["encoding"] == name]["score"].to_numpy() for task, own in tasks.items()}
+              for name in names}  # fmt: skip
+    means = {name: float(interquartile_mean(np.concatenate([*own.values()]), _weights([*own.values()])))
+             for name, own in scores.items()}  # fmt: skip
+    names.sort(key=lambda name: (-means[name], name))
+    drawn = {
+        name: {task: _resampled(name, task, own) for task, own in scores[name].items()} for name in names
+    }
+
+    def draws(left_out: str = "") -> pd.DataFrame:
+        columns = {}
+        for name in names:
+            kept = [own for task, own in drawn[name].items() if task != left_out]
+            columns[name] = interquartile_mean(
+                np.concatenate(kept, axis=1), _weights([own.T for own in kept])
+            )
+        return pd.DataFrame(columns)
+
+    every = draws()
+    values = {
+        name: Estimate(means[name], *np.quantile(every[name], (1 - CERTAIN, CERTAIN))) for name in names
+    }
+    without = {task: _places(_better(draws(task))) for task in tasks} if len(tasks) > 1 else {}
+    return Board(values, _better(every), without, dict(tasks))
+
+
+def loss_board(one: Measured) -> Board:
+    """The board of a text study: the loss averaged over the lengths above the trained one. Pairs are compared
+    over the same seeds and documents. An encoding that cannot be read at one of the lengths comes last."""
+    lengths = [length for length in one.study.lengths if length > one.trained]
+    means = {}
+    for name in one.encodings:
+        own = one.losses(name)
+        means[name] = mean_over_lengths([own[at] for at in lengths]) if own.keys() >= {*lengths} else None
+    values = {name: own.estimate() if own else None for name, own in means.items()}
+    names = sorted(values, key=lambda name: (values[name].value if values[name] else np.inf, name))
+    better = pd.DataFrame(False, names, names)
+    for first, second in combinations(names, 2):
+        if means[first] and means[second]:
+            low = means[second].less(means[first]).low
+            better.loc[first, second] = low is not None and low > 0
+        else:
+            better.loc[first, second] = means[first] is not None
+    behind = {name: own.less(means[names[0]]) if (own := means[name]) else None for name in names}
+    return Board({name: values[name] for name in names}, better, behind=behind)
+
+
+def _resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng([crc32(name.encode()), crc32(task.encode())])
+    return scores[rng.integers(0, len(scores), (DRAWS, len(scores)))]
+
+
+def _weights(groups: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.full(len(own), 1 / len(own)) for own in groups])
+
+
+def _better(draws: pd.DataFrame) -> pd.DataFrame:
+    table = draws.to_numpy()
+    shares = [(table[:, [index]] > table).mean(0) > CERTAIN for index in range(table.shape[1])]
+    return pd.DataFrame(shares, draws.columns, draws.columns)
+
+
+def _places(better: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    ends = zip(1 + better.sum(axis=0), len(better) - better.sum(axis=1), strict=True)
+    return {name: (int(low), int(high)) for name, (low, high) in zip(better.columns, ends, strict=True)}
+
+
+def _span(place: tuple[int, int]) -> str:
+    low, high = place
+    return str(low) if low == high else f"{low}–{high}"

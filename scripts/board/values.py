@@ -1,0 +1,115 @@
+"""All values: the wide table of the leaderboard's second page, and the rows of `values.csv`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from board.boards import COSTS, FAR, NEAR, Boards
+from board.measured import Measured
+from board.scores import Floors, highest
+from board.text import DASH, table
+from zoo.comparison.formatting import number, signed
+from zoo.evaluation.interval import interval_of_mean
+
+MEASURES = ("accuracy", "token_accuracy", "accuracy_beyond", "bits_per_byte", "loss_nats")
+
+
+def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Sequence[str]) -> pd.DataFrame:
+    """The mean over seeds of each encoding (`name`), protocol, length and measure, with each seed.
+
+    The interval is that of the summary, or for measures that have none there one over seeds.
+    """
+    kept = rows[rows["measure"].isin(MEASURES) & rows["value"].notna()]
+    first = {name: index for index, name in enumerate((*protocols, *MEASURES))}
+    order = ["name", "protocol", "measure", "length", "seed"]
+    kept = kept.sort_values(
+        order, key=lambda column: column.map(first) if column.name in order[1:3] else column
+    )
+    keys = ["name", "protocol", "length", "measure"]
+    ends = {
+        tuple(key): (low, high) for *key, low, high in summary[[*keys, "low", "high"]].itertuples(index=False)
+    }
+    found = []
+    for key, own in kept.groupby(keys, sort=False):
+        name, protocol, length, measure = key
+        each = own["value"].to_numpy()
+        low, high = ends.get(key, interval_of_mean(each))
+        found.append({
+            "study": study, "encoding": name, "protocol": protocol, "measure": measure, "length": length,
+            "times": length / own["train_length"].iloc[0], "value": each.mean(), "low": low, "high": high,
+            "seeds": " ".join(f"{value:.7g}" for value in each),
+        })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def of_study(one: Measured, floors: Floors) -> pd.DataFrame:
+    """The values of a study, with the floor of each score of a task."""
+    found = values(one.study.title, one.rows, one.summary, one.study.protocols)
+    if not one.is_task:
+        return found
+    floor = [
+        highest(floors, one.study.title, row.measure, row.length)[0]
+        if row.measure in floors[one.study.title] else None
+        for row in found.itertuples()
+    ]  # fmt: skip
+    return found.assign(floor=floor)
+
+
+def csv(tables: Sequence[pd.DataFrame]) -> bytes:
+    return pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n").encode()
+
+
+def wide_table(boards: Boards) -> str:
+    """A row for each encoding and columns at some multiples of the trained length, with reasons for gaps."""
+    notes: dict[str, int] = {}
+    names = list(
+        dict.fromkeys([*boards.decoders(), *(name for one in boards.found for name in one.encodings)])
+    )
+    columns: dict[str, list[str]] = {}
+
+    def cells(one: Measured, factor: int) -> list[str]:
+        found = []
+        for name in names:
+            if (row := one.at(name, factor)) is None:
+                found.append(
+                    f"{DASH}<sup>{notes.setdefault(one.why_not(name, factor), len(notes) + 1)}</sup>"
+                )
+            elif not one.is_task:
+                found.append(number(row["mean"]))
+            else:
+                tokens = f" ({row[one.measure]:.2f})" if abs(row[one.measure] - row["mean"]) > 1e-6 else ""
+                found.append(f"{row['mean']:.2f}{tokens}")
+        return found
+
+    for one in boards.found:
+        for factor in (1, NEAR, FAR):
+            if factor * one.trained in one.study.lengths:
+                columns[f"{one.study.title} {factor}x"] = cells(one, factor)
+        if "repeats" in one.study.protocols:
+            columns["repeats beyond less within 1x"] = [_repeats(one, name) or DASH for name in names]
+    costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
+    columns["parameters"] = [boards.parameters(name) or DASH for name in names]
+    for head, key in (("step time", "time"), ("memory", "memory")):
+        columns[head] = [f"{costs[name][key]:.2f}" if name in costs else DASH for name in names]
+    below = "; ".join(f"<sup>{count}</sup> {reason}" for reason, count in notes.items())
+    text = table(["encoding", *columns], zip(names, *columns.values(), strict=True))
+    return f"{text}\n\n{below}" if below else text
+
+
+def _repeats(one: Measured, name: str) -> str:
+    """Bits per byte of repeated rare bigrams that are farther away than the trained length, less those of the
+    nearer ones, with the interval over seeds; empty without a value."""
+    changes = []
+    for _, rows in one.measured(name, "repeats", "bits_per_byte").dropna(subset="value").groupby("seed"):
+        sizes = [sum(one.report.results.units[row].columns()["bytes"]) for row in rows.index]
+        beyond = (rows["length"] > one.trained).to_numpy()
+        near, far = (np.average(rows["value"], weights=sizes * side) for side in (~beyond, beyond))
+        changes.append(float(far - near))
+    low, high = interval_of_mean(changes)
+    if low is None or high is None:
+        return signed(changes[0]) if changes else ""
+    return f"{signed(float(np.mean(changes)))} ({signed(low)} to {signed(high)})"
