@@ -22,6 +22,7 @@ PATHS = {
     "encoder": {"kind": "encoder"},
     "log n": {"logit_scale": "log_n"},
     "learned log n": {"logit_scale": "scalable_softmax"},
+    "adaptive": {"logit_scale": "adaptive"},
 }
 
 

@@ -289,6 +289,11 @@ class Encoding(nn.Module):
         """The number of distinct positions, from 0; None if there is no limit."""
         return None
 
+    @property
+    def heads_with_positions(self) -> tuple[bool, ...]:
+        """For each head, whether it depends on position ids."""
+        return (self.reads_positions,) * self.size.num_heads
+
     def uses(self, hook: str) -> bool:
         """Whether the hook does anything here. Wrappers answer for the wrapped encoding.
 

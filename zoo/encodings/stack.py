@@ -215,6 +215,13 @@ class LayerEncodings:
         """Whether a hook asks for queries and keys as they are before any rotation."""
         return bool(self.scored or self.reshaped)
 
+    @property
+    def heads_with_positions(self) -> list[bool]:
+        """For each head, whether one of the encodings reads position ids in it."""
+        return [
+            any(reads) for reads in zip(*(one.heads_with_positions for one in self.encodings), strict=True)
+        ]
+
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]
 

@@ -16,7 +16,7 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights
-from zoo.models.logit_scale import LogitScale
+from zoo.models.logit_scale import logit_scale_of
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
 
@@ -40,8 +40,8 @@ class Attention(nn.Module):
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
-        scale = config.logit_scale
-        self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
+        self.logit_scale = logit_scale_of(config)
+        self.scales_all_heads = getattr(config.logit_scale, "heads", "all") == "all"
 
     def forward(
         self,
@@ -106,5 +106,8 @@ class Attention(nn.Module):
             q_BHTD, k_BHSD = layer.rotate(q_BHTD, k_BHSD, contexts)
         row_scale = None
         if self.logit_scale is not None:
-            row_scale = self.logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
+            wide = torch.promote_types(q_BHTD.dtype, torch.float32)
+            row_scale = self.logit_scale(contexts[0], wide, x_BTE)
+            if not self.scales_all_heads:
+                row_scale = row_scale.of_heads([not reads for reads in layer.heads_with_positions])
         return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(layer, contexts, content, row_scale=row_scale)

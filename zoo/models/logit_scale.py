@@ -1,10 +1,11 @@
-"""Logits scaled by the logarithm of the number of visible keys.
+"""Logits scaled by a factor of each query.
 
-Tensors have their shape in their name: B batch, T queries, S keys, H heads, D head width.
+Tensors have their shape in their name: B batch, T queries, S keys, H heads, D head width, E model width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +13,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext
+from zoo.recipe import schema
 
 
-class LogitScale(nn.Module):
+def logit_scale_of(config: schema.ModelConfig) -> nn.Module | None:
+    """The module that gives the factor of every query, of its context, a precision and the layer's input."""
+    scale = config.logit_scale
+    if isinstance(scale, schema.Adaptive):
+        return AdaptiveScale(config.d_model, config.num_heads, scale.bias)
+    return None if scale == "none" else LogScale(scale, config.num_heads)
+
+
+class LogScale(nn.Module):
     """The factor of a query's logits, after 1/sqrt(D) and everything that the encodings add.
 
     With bounded logits the largest weight of a softmax over n keys goes to 0 as n grows (attention disperses:
@@ -43,7 +53,7 @@ class LogitScale(nn.Module):
         learned = kind == "scalable_softmax"
         self.s = nn.Parameter(torch.full((num_heads,), self.starts_from)) if learned else None
 
-    def forward(self, context: AttentionContext, dtype: torch.dtype) -> RowScale:
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
         """The factor of every query of a context, in this precision."""
         # The same in all layers with the same window; the memo lasts one forward pass.
         key = ("log n", context.window)
@@ -54,6 +64,28 @@ class LogitScale(nn.Module):
         if self.s is None:
             return RowScale(log_n_B1T1, shared=True)
         return RowScale(self.s.to(dtype)[:, None, None] * log_n_B1T1, shared=False)
+
+
+class AdaptiveScale(nn.Module):
+    """Logits times 1 + softplus(w_b x) (ln(n + 1))^(2 tanh(w_g x)), for each query and head.
+
+    ASEntmax (Vasylenko et al. 2025, arXiv:2506.16640), together with `entmax`: x is the input of the layer's
+    projections, n the number of keys that the query sees, as in `LogScale`. A head learns how fast its
+    logits grow with n, or that they fall. Heads that are not scaled have weights too, without effect: models
+    of different encodings have the same. The published code (deep-spin/asentmax, `sparse_gemma.py`) scales
+    queries, which is the same in a head without positions, the only ones it scales there.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool):
+        super().__init__()
+        self.beta = nn.Linear(d_model, num_heads, bias=bias)
+        self.gamma = nn.Linear(d_model, num_heads, bias=bias)
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor) -> RowScale:
+        log_n_BT1 = (visible_keys(context).clamp(min=1) + 1).to(dtype).log().view(-1, x_BTE.shape[1], 1)
+        beta_BTH, gamma_BTH = F.softplus(self.beta(x_BTE).to(dtype)), 2 * self.gamma(x_BTE).to(dtype).tanh()
+        factor_BTH = 1 + beta_BTH * log_n_BT1.pow(gamma_BTH)
+        return RowScale(factor_BTH.transpose(1, 2)[..., None], shared=False)
 
 
 def visible_keys(context: AttentionContext) -> Tensor:
@@ -83,6 +115,11 @@ class RowScale:
     factor_BHT1: Tensor
     shared: bool
     """Whether every layer with the same window has the same tensor."""
+
+    def of_heads(self, heads: Sequence[bool]) -> RowScale:
+        """The same for these heads; the others are not scaled."""
+        chosen_H11 = torch.tensor(heads, device=self.factor_BHT1.device)[:, None, None]
+        return RowScale(self.factor_BHT1.where(chosen_H11, 1.0), shared=False)
 
     def queries(self, start: int, stop: int) -> RowScale:
         return RowScale(self.factor_BHT1[..., start:stop, :], self.shared)
