@@ -23,6 +23,7 @@ PATHS = {
     "log n": {"logit_scale": "log_n"},
     "learned log n": {"logit_scale": "scalable_softmax"},
     "adaptive": {"logit_scale": "adaptive"},
+    "temperature": {"logit_scale": {"name": "temperature", "length": 2}},
 }
 
 

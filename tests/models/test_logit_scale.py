@@ -16,7 +16,7 @@ from zoo.models import kernels
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
-from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, visible_keys
+from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale, visible_keys
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.schema import ModelConfig
@@ -159,7 +159,9 @@ def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
 @pytest.mark.parametrize("hook", SPECS)
 def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, model_of, tokens):
     row, keep, chunks = tokens(2, 13), torch.arange(13) >= torch.tensor([[0], [3]]), [4, 1, 1, 3, 4]
-    for kind, window in (("log_n", 5), ("scalable_softmax", (4, None)), ("adaptive", None)):
+    by_position = {"name": "temperature", "scale": 0.9, "length": 2}
+    kinds = ("log_n", 5), ("scalable_softmax", (4, None)), ("adaptive", None), (by_position, 4)
+    for kind, window in kinds:
         model = model_of(SPECS[hook], logit_scale=kind, window=window)
         with torch.no_grad():
             cache = Cache(model.num_layers)
@@ -275,6 +277,35 @@ def test_heads_and_layers_without_positions(model_of, tokens):
     ):
         encoding = model_of(spec, logit_scale=alone).encoding
         assert [encoding.layer(layer).heads_with_positions for layer in range(2)] == layers
+
+
+# The temperature.
+
+
+@pytest.mark.parametrize("name", ["llama4", "ministral3"])
+def test_the_temperature_is_that_of_transformers(name):
+    length = 3
+    scale, context = TemperatureScale(0.1, length), type(context_with())(torch.arange(40), torch.arange(40))
+    factor = scale(context, torch.float32).factor_BHT1[0, 0, :, 0]
+    if name == "ministral3":
+        module = pytest.importorskip("transformers.models.ministral3.modeling_ministral3")
+        # Its steps come one token later.
+        expected = module.get_llama_4_attn_scale(torch.arange(40)[None] + 1, 0.1, length).flatten()
+    else:
+        module = pytest.importorskip("transformers.models.llama4.modeling_llama4")
+        config = module.Llama4TextConfig(
+            hidden_size=8, num_attention_heads=1, num_key_value_heads=1, head_dim=8, num_hidden_layers=1,
+            no_rope_layers=[0], floor_scale=length, attn_scale=0.1, use_qk_norm=False,
+        )  # fmt: skip
+        queries, attention, x = [], module.Llama4TextAttention(config, 0), torch.randn(1, 40, 8)
+        module.ALL_ATTENTION_FUNCTIONS.register(
+            "kept", lambda _, q, k, v, *a, **o: (queries.append(q) or q, q)
+        )
+        config._attn_implementation = "kept"
+        attention(x, (None, None), None)
+        expected = (queries[0][0, 0] / attention.q_proj(x)[0]).mean(-1)
+    torch.testing.assert_close(factor, expected, rtol=1e-6, atol=0)
+    assert factor.unique().numel() == 40 // length + 1
 
 
 # s, as a parameter of the model.

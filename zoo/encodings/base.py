@@ -98,6 +98,14 @@ class AttentionContext:
         )
         return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=None)
 
+    def token_counts(self) -> Tensor:
+        """The number of tokens up to each query in its sequence or document, with itself: [T] or [B,T]."""
+        rows = slice(self.query_offset, self.query_offset + self.num_queries)
+        if self.keep is not None:
+            return self.keep.cumsum(-1)[:, rows]
+        count = torch.arange(rows.start, rows.stop, device=self.q_pos.device) + 1
+        return count if self.documents is None else count - self.documents[:, rows]
+
     @property
     def masks_by_sequence(self) -> bool:
         """Whether the mask differs between the sequences of a batch."""

@@ -21,6 +21,8 @@ def logit_scale_of(config: schema.ModelConfig) -> nn.Module | None:
     scale = config.logit_scale
     if isinstance(scale, schema.Adaptive):
         return AdaptiveScale(config.d_model, config.num_heads, scale.bias)
+    if isinstance(scale, schema.Temperature):
+        return TemperatureScale(scale.scale, scale.length)
     return None if scale == "none" else LogScale(scale, config.num_heads)
 
 
@@ -86,6 +88,23 @@ class AdaptiveScale(nn.Module):
         beta_BTH, gamma_BTH = F.softplus(self.beta(x_BTE).to(dtype)), 2 * self.gamma(x_BTE).to(dtype).tanh()
         factor_BTH = 1 + beta_BTH * log_n_BT1.pow(gamma_BTH)
         return RowScale(factor_BTH.transpose(1, 2)[..., None], shared=False)
+
+
+class TemperatureScale(nn.Module):
+    """Logits times 1 + s ln(1 + floor((p + 1) / L)) for a query at position p, without parameters.
+
+    Llama 4 scales the queries of its layers without positions so, s = 0.1 and L = 8192 (`transformers`,
+    `llama4`). Ministral 3 scales those of all layers; its code has floor(p / L). p counts the tokens
+    before the query in its sequence or document, without padding, whatever position an encoding gives it.
+    """
+
+    def __init__(self, scale: float, length: int):
+        super().__init__()
+        self.scale, self.length = scale, length
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
+        steps = (context.token_counts().to(dtype) / self.length).floor().view(-1, 1, context.num_queries, 1)
+        return RowScale(1 + self.scale * steps.log1p(), shared=True)
 
 
 def visible_keys(context: AttentionContext) -> Tensor:

@@ -61,7 +61,20 @@ class Adaptive(Section):
     """Whether w_b x and w_g x have a bias."""
 
 
-SCALES: dict[str, type[Section]] = {"adaptive": Adaptive}
+class Temperature(Section):
+    """Logits times 1 + scale ln(1 + floor((p + 1) / length)) for a query at position p, as in Llama 4."""
+
+    name: Literal["temperature"] = "temperature"
+    """The kind of scale."""
+    scale: Annotated[Number, Field(ge=0)] = 0.1
+    """How fast the logits grow."""
+    length: Positive = 8192
+    """Positions after which they grow by the first step, in tokens."""
+    heads: ScaledHeads = "all"
+    """The heads that are scaled: all, or those in which no encoding of the layer reads positions."""
+
+
+SCALES: dict[str, type[Section]] = {"adaptive": Adaptive, "temperature": Temperature}
 """Kinds of `model.logit_scale` that have options."""
 
 
@@ -77,8 +90,9 @@ def _kind_of_scale(value: Any) -> str:
 
 
 LogitScale = Annotated[
-    Annotated[Literal["none", "log_n", "scalable_softmax", "adaptive"], Tag("without options")]
-    | Annotated[Adaptive, Tag("adaptive")],
+    Annotated[Literal["none", "log_n", "scalable_softmax", "adaptive", "temperature"], Tag("without options")]
+    | Annotated[Adaptive, Tag("adaptive")]
+    | Annotated[Temperature, Tag("temperature")],
     Discriminator(_kind_of_scale),
     BeforeValidator(_scale_with_options),
 ]
@@ -134,8 +148,9 @@ class ModelConfig(Section):
     """Whether queries and keys are normalised before their product."""
     logit_scale: LogitScale = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
-    s learned for each head and layer (scalable_softmax), or by a function of n that each query chooses
-    (adaptive); attention then does not disperse as n grows. A name, or a mapping of a name and options."""
+    s learned for each head and layer (scalable_softmax), by a function of n that each query chooses
+    (adaptive), or by a function of its position (temperature); attention then does not disperse as n grows.
+    A name, or a mapping of a name and options."""
     kernel: Annotated[
         Literal["auto", "sdpa", "flex", "reference"], Affects("rounding", after_training=True)
     ] = "auto"
