@@ -41,6 +41,23 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Sinks:
+    """The first tokens of each sequence or document, which stay visible beyond a window.
+
+    `keys` [S] or [B,S] is True at them. A query looks at them from `q_pos` [T] or [B,T], its position among
+    the tokens that it sees: the sinks, and after them the window.
+    """
+
+    keys: Tensor
+    q_pos: Tensor
+
+    @property
+    def columns(self) -> Tensor:
+        """`keys` in the shape in which it broadcasts to tables [...,T,S]: [S] or [B,1,1,S]."""
+        return self.keys if self.keys.dim() == 1 else self.keys[:, None, None, :]
+
+
+@dataclass(frozen=True)
 class AttentionContext:
     """Which tokens look at which: T queries at S keys, each with its own position.
 
@@ -60,6 +77,8 @@ class AttentionContext:
     consecutive: bool = False
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
     documents: Tensor | None = None
+    sinks: Sinks | None = None
+    """The first tokens that queries see beyond the window; None where there are no others to see."""
     features: Any = field(default=None, repr=False)
     shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
@@ -78,11 +97,40 @@ class AttentionContext:
     def num_keys(self) -> int:
         return self.k_pos.shape[-1]
 
+    def in_window(self, window: int, sink_tokens: int = 0) -> AttentionContext:
+        """The same with a sliding window, and the first tokens visible beyond it.
+
+        StreamingLLM (Xiao et al. 2024, arXiv:2309.17453): positions count inside the cache, which holds the
+        first tokens and the window. So distances to the first tokens are at most sink_tokens + window - 1. In
+        LM-Infinite (Han et al. 2024, arXiv:2308.16137) they are at most the window.
+        """
+        if sink_tokens and window + sink_tokens >= self.num_keys:
+            return self
+        if not sink_tokens:
+            return replace(self, window=window)
+        row = torch.arange(self.num_keys, device=self.k_pos.device)
+        first = row.new_zeros(1) if self.keep is None else self.keep.long().argmax(-1, keepdim=True)
+        first = first if self.documents is None else self.documents
+        keys = (row >= first) & (row < first + sink_tokens)
+        last = (first + sink_tokens + window - 1).expand_as(keys)
+        own = slice(self.query_offset, self.query_offset + self.num_queries)
+        at = row[own].minimum(last[..., own])
+        q_pos = (
+            self.k_pos[at] if self.k_pos.dim() == 1 else self.k_pos.gather(-1, at.expand(len(self.k_pos), -1))
+        )
+        return replace(self, window=window, sinks=Sinks(keys, q_pos))
+
+    def toward_sinks(self) -> AttentionContext:
+        """The same queries as they look at the sinks. Values of keys are computed anew."""
+        return replace(self, q_pos=self.sinks.q_pos, consecutive=False, layer_cache=None)
+
     def queries(self, start: int, stop: int) -> AttentionContext:
         """The queries in rows start..stop, and the keys that any of them may look at."""
         keys = self.query_offset + stop if self.causal else self.num_keys
+        sinks = self.sinks and Sinks(self.sinks.keys[..., :keys], self.sinks.q_pos[..., start:stop])
         return replace(
             self,
+            sinks=sinks,
             q_pos=self.q_pos[..., start:stop],
             k_pos=self.k_pos[..., :keys],
             query_offset=self.query_offset + start,
@@ -96,7 +144,8 @@ class AttentionContext:
         keep, documents = (
             None if x is None else x[:, self.query_offset :] for x in (self.keep, self.documents)
         )
-        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=None)
+        own = {"keep": keep, "documents": documents, "features": None, "sinks": None}
+        return replace(self, k_pos=self.q_pos, query_offset=0, **own)
 
     def token_counts(self) -> Tensor:
         """The number of tokens up to each query in its sequence or document, with itself: [T] or [B,T]."""
@@ -176,7 +225,8 @@ class AttentionContext:
             :, None
         ]
         column = torch.arange(self.num_keys, device=self.q_pos.device)[None, :]
-        allowed = sees(row, column, self.causal, self.window)
+        sink = None if self.sinks is None else self.sinks.columns
+        allowed = sees(row, column, self.causal, self.window, sink)
         if self.keep is not None:
             allowed = allowed & self.keep[:, None, None, :]
         if self.documents is not None:
@@ -185,11 +235,15 @@ class AttentionContext:
         return allowed
 
 
-def sees(row: Tensor, column: Tensor, causal: bool, window: int | None) -> Tensor:
-    """Whether the query in a row may look at the key in a column; pointwise, for fused kernels too."""
+def sees(row: Tensor, column: Tensor, causal: bool, window: int | None, sink: Tensor | None = None) -> Tensor:
+    """Whether the query in a row may look at the key in a column; pointwise, for fused kernels too.
+
+    `sink`: whether the key stays visible beyond the window.
+    """
     allowed = column <= row if causal else (column == column) & (row == row)
     if window is not None:
-        allowed = allowed & ((row - column).abs() < window)
+        near = (row - column).abs() < window
+        allowed = allowed & (near if sink is None else near | sink)
     return allowed
 
 

@@ -211,6 +211,11 @@ class LayerEncodings:
         return bool(self.rotating) and all(self.encodings[i].rotation_is_final for i in self.rotating)
 
     @property
+    def rotates_by_position(self) -> bool:
+        """Whether a rotation may depend on the positions of queries."""
+        return any(self.encodings[i].reads_positions for i in self.rotating)
+
+    @property
     def reads_content(self) -> bool:
         """Whether a hook asks for queries and keys as they are before any rotation."""
         return bool(self.scored or self.reshaped)

@@ -121,10 +121,14 @@ def visible_keys(context: AttentionContext) -> Tensor:
         end = torch.full_like(row, context.num_keys)
     else:
         end = (row + context.window).clamp(max=context.num_keys)
-    if context.keep is None:
-        return end - behind
-    kept = F.pad(context.keep.cumsum(-1), (1, 0))
-    return kept[:, end] - kept[:, behind]
+    count = end - behind
+    if context.keep is not None:
+        kept = F.pad(context.keep.cumsum(-1), (1, 0))
+        count = kept[:, end] - kept[:, behind]
+    if context.sinks is not None:
+        sinks = context.sinks.keys if context.keep is None else context.sinks.keys & context.keep
+        count = count + F.pad(sinks.cumsum(-1), (1, 0))[..., behind]
+    return count
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from zoo.fields import Affects, Flag, Number, Positive, Section, Seed, Text
+from zoo.fields import Affects, Count, Flag, Number, Positive, Section, Seed, Text
 from zoo.recipe.sections import (
     BASES,
     DataConfig,
@@ -141,12 +141,17 @@ class ModelConfig(Section):
     d_model; of the token embedding 1/sqrt(d_model)."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
-    window: Annotated[WindowPattern, AfterValidator(_shortest_pattern)] = None
+    window: Annotated[
+        WindowPattern, AfterValidator(_shortest_pattern), Affects("weights", after_training=True)
+    ] = None
     """Sliding attention window, in tokens: a query sees so many on each side it looks to, itself included.
     null: no window. A list, no longer than the layers, is a pattern: layer l has window[l % length]."""
+    sink_tokens: Annotated[Count, Affects("weights", after_training=True)] = 0
+    """Tokens at the beginning of a sequence that stay visible beyond the window, as in StreamingLLM. To them
+    a query stands at its place in a cache that holds only these tokens and the window."""
     qk_norm: Flag = False
     """Whether queries and keys are normalised before their product."""
-    logit_scale: LogitScale = "none"
+    logit_scale: Annotated[LogitScale, Affects("weights", after_training=True)] = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
     s learned for each head and layer (scalable_softmax), by a function of n that each query chooses
     (adaptive), or by a function of its position (temperature); attention then does not disperse as n grows.
