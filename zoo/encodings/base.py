@@ -280,6 +280,8 @@ class Encoding(nn.Module):
     """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
     reads_positions: bool = True
     """Whether it depends on position ids. False if the mask, or the rows, alone give the order."""
+    reads_tokens: bool = False
+    """`positions` takes the token ids too, as a third argument."""
     integer_positions: bool = False
     """It looks positions or distances up, or rounds them: only integers have a meaning and, if it is
     absolute, none below 0."""
@@ -371,6 +373,9 @@ class Encoding(nn.Module):
         for the new tokens only if there is a cache; `self.training` distinguishes training from evaluation.
         Separate documents come as sequences of a batch, the shorter ones with padding on the right, whose
         position is that of the last token.
+
+        With `reads_tokens` a third argument `tokens` [B,S] has the ids of all tokens so far, the new ones at
+        the end, and -1 at padding. It is None where an encoding is shown without a model.
         """
         return ids
 
@@ -462,12 +467,15 @@ def softmax(logits: Tensor) -> Tensor:
 
 
 @torch.compiler.disable  # the shapes depend on the documents
-def positions_by_document(encoding: Encoding, ids: Tensor) -> Tensor:
+def positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor) -> Tensor:
     """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
     document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1
     lengths = document.flatten().bincount()
     rows = torch.arange(int(lengths.max()), device=ids.device).minimum(lengths[:, None] - 1)
-    return encoding.positions(rows, len(lengths)).expand_as(rows)[document, ids]
+    given: tuple[Tensor, ...] = ()
+    if encoding.reads_tokens:
+        given = (torch.full_like(rows, -1).index_put((document, ids), tokens),)
+    return encoding.positions(rows, len(lengths), *given).expand_as(rows)[document, ids]
 
 
 def longest_document(documents: Tensor) -> int:

@@ -15,6 +15,7 @@ FOLLOWED = (
     "distance_only",
     "fused",
     "reads_positions",
+    "reads_tokens",
     "integer_positions",
     "position_key",
     "lacks_offset",

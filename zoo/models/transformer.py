@@ -274,6 +274,10 @@ class Transformer(nn.Module):
         else:
             # Padding is not counted: the first token after it is at position 0.
             ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
+        tokens_BS = tokens
+        if any(encoding.reads_tokens for slot in self.encoding.slots for encoding in slot):
+            tokens_BS = tokens if keep is None else tokens.masked_fill(~keep, -1)
+            tokens_BS = tokens_BS if cache is None else cache.extend_tokens(tokens_BS)
         if cache is not None:
             cache.length += length
         plain = AttentionContext(
@@ -292,9 +296,9 @@ class Transformer(nn.Module):
             if not encoding.uses("positions"):
                 return plain
             if documents is None:
-                pos = encoding.positions(ids_BT, batch)
+                pos = encoding.positions(ids_BT, batch, *((tokens_BS,) if encoding.reads_tokens else ()))
             else:
-                pos = positions_by_document(encoding, ids_BT)
+                pos = positions_by_document(encoding, ids_BT, tokens)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
