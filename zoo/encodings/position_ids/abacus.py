@@ -54,13 +54,16 @@ class Abacus(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(table_length, size.d_model))
 
     def positions(self, ids: Tensor, batch: int, tokens: Tensor | None = None) -> Tensor:
-        if tokens is None:  # as if all were digits of one number
-            return ids + 1
-        row, is_digit = torch.arange(tokens.shape[1], device=tokens.device), torch.isin(tokens, self.digits)
-        place = row - row.expand_as(tokens).masked_fill(is_digit, -1).cummax(-1).values
+        if tokens is None:
+            place = ids + 1  # as if all were digits of one number
+        else:
+            row, is_digit = torch.arange(tokens.shape[1], device=ids.device), torch.isin(tokens, self.digits)
+            before = row.expand_as(tokens).masked_fill(is_digit, -1).cummax(-1).values
+            place = (row - before)[:, -ids.shape[-1] :]
         if self.training:
-            place = place + is_digit * torch.randint(self.shift + 1, (), device=tokens.device)
-        return place[:, -ids.shape[-1] :]
+            shift = torch.randint(self.shift + 1, (), device=ids.device)
+            place = torch.where(place > 0, place + shift, 0)
+        return place
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.table[pos.long().clamp(max=len(self.table) - 1)].to(x.dtype)
