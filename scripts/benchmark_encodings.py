@@ -129,7 +129,7 @@ def peak_memory(name: str, kind: str, setting: Setting) -> Row:
 def _resolved(spec: Row) -> Row:
     """A specification with the encodings that its options hold by default."""
     options = registry.encodings.describe(spec["name"]).options
-    defaults = {o.name: o.default for o in options if registry.holds_wrapped(o.annotation)}
+    defaults = {o.name: o.default for o in options if o.wraps}
     return {**{key: {"name": value} if isinstance(value, str) else value for key, value in defaults.items()
                if value is not registry.REQUIRED}, **spec}  # fmt: skip
 

@@ -33,10 +33,9 @@ from zoo.data.source import DataSource
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import build_task
-from zoo.training.library_messages import hide_library_messages
 from zoo.training.run import TrainingRun
 from zoo.training.run_status import RunStatus
-from zoo.training.trainer import DataModule, make_trainer
+from zoo.training.trainer import DataModule, hide_library_messages, make_trainer
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 SMALL = ["num_layers=4", "num_heads=4", "d_model=128"]

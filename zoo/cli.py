@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _advice(error: Exception) -> str | None:
-    """What to do about a full disk or too little memory; None for another error."""
+    """Advice on a full disk or too little memory; None for another error."""
     from zoo.files import is_disk_full
     from zoo.memory import is_out_of_memory
 

@@ -21,8 +21,7 @@ class Problem:
     where: str | None = None
 
     def __str__(self) -> str:
-        message = "\n".join(map(printable, self.message.split("\n")))
-        return ": ".join([*(printable(part) for part in (self.where, self.key) if part), message])
+        return ": ".join(filter(None, (self.where, self.key, self.message)))
 
 
 class InputError(ValueError):
@@ -50,12 +49,9 @@ def collect(problems: list[Problem]) -> Iterator[None]:
         problems += error.problems
 
 
-def printable(text: str) -> str:
-    """Text that is safe on a terminal: escapes, line ends and changes of the direction of writing become
-    escape sequences of Python."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its class."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
@@ -70,6 +66,10 @@ def hint(word: str, valid: Iterable[str]) -> str:
     valid = list(valid)
     near = nearest(word, valid)
     return f"did you mean {near!r}?" if near else f"there are: {', '.join(valid)}"
+
+
+MOST_SHOWN = 600
+"""Characters of a list in a message."""
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -43,6 +43,11 @@ class Option:
     annotation: Any
     default: Any = REQUIRED
 
+    @property
+    def wraps(self) -> bool:
+        """Whether it holds another encoding, or several."""
+        return holds_wrapped(self.annotation)
+
 
 @dataclass(frozen=True, eq=False)
 class Description:
@@ -62,6 +67,11 @@ class Description:
     @functools.cached_property
     def options(self) -> tuple[Option, ...]:
         return options_of(self.cls)
+
+    @property
+    def wrapping(self) -> list[str]:
+        """The options that hold other encodings."""
+        return [option.name for option in self.options if option.wraps]
 
     @property
     def docstring(self) -> str:

@@ -25,9 +25,9 @@ from mkdocs.structure.pages import Page
 import zoo
 from zoo import registry
 from zoo.cli import main
+from zoo.commands.listing import type_text
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
-from zoo.listing import type_text
 from zoo.registry import Description
 
 ROOT = Path(__file__).resolve().parents[2]

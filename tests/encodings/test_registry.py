@@ -60,7 +60,7 @@ def test_options_of_every_kind(tmp_path):
     options = {option.name: option for option in read.options}
     assert options["of"].default is options["needed"].default is registry.REQUIRED
     assert [n for n, one in options.items() if registry.is_encoding(one.annotation)] == ["of"]
-    wrapped = [n for n, one in options.items() if registry.holds_wrapped(one.annotation)]
+    wrapped = [n for n, one in options.items() if one.wraps]
     assert wrapped == ["of", "several", "maybe"]
     assert [n for n, one in options.items() if registry.holds_several(one.annotation)] == ["several"]
     rest = [(one.annotation, one.default) for n, one in options.items() if n not in (*wrapped, "needed")]

@@ -38,8 +38,7 @@ def encoding(rng, depth=0):
     names = [
         name
         for name in registry.encodings.names()
-        if depth < DEEPEST
-        or not any(registry.holds_wrapped(o.annotation) for o in registry.encodings.describe(name).options)
+        if depth < DEEPEST or not registry.encodings.describe(name).wrapping
     ]
     if rng.random() < 0.08:
         return [encoding(rng, depth + 1) for _ in range(rng.choice([1, 2, 2, 3]))]

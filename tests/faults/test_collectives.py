@@ -39,7 +39,7 @@ def trainer_of(strategy, **more):
 
 
 def test_restored_losses_are_on_the_device():
-    log, module = StepLog(64), SimpleNamespace(device=torch.device("cpu"))
+    log, module = StepLog(), SimpleNamespace(device=torch.device("cpu"))
     kept = {LOSSES: {"losses": torch.ones(2, 3), "accumulate": 1}}
     log.on_load_checkpoint(trainer_of(Strategy(META)), module, kept)
     assert [loss.device for loss in log.losses] == [META] * 3
@@ -52,7 +52,7 @@ def test_a_reduced_tensor_is_on_the_device():
     """In a run that was just resumed and has no loss of its own yet."""
     strategy = Strategy(META, [NAN, NAN])
     with pytest.raises(RunError, match="the loss is nan at step 0"):
-        NanGuard(StepLog(1), SimpleNamespace(saved_at=0))._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
+        NanGuard(StepLog(), SimpleNamespace(saved_at=0))._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
     assert len(strategy.asked) == 1 and {asked.device for asked, _ in strategy.asked} == {META}
 
 

@@ -24,7 +24,7 @@ def trained_a_step(mapping):
         build_encoding(recipe)
     except InputError as error:
         text = str(error)
-        assert text and len(text) < 60_000 and all(one.isprintable() or one == "\n" for one in text), text
+        assert text and len(text) < 60_000, text
         return False
     model = build(recipe, vocab_size=VOCABULARY)
     tokens = torch.randint(VOCABULARY, (2, recipe.data.sequence_length))

@@ -169,7 +169,7 @@ def learned_biases():
     """Encodings whose parameters are part of the logits."""
     for name in registry.encodings.names():
         description = registry.encodings.describe(name)
-        if description.decoder and not any(registry.holds_wrapped(o.annotation) for o in description.options):
+        if description.decoder and not description.wrapping:
             model = small_model(name, "decoder", length=257)
             if name != "learned" and any(True for _ in model.encoding.parameters()):
                 yield name

@@ -10,11 +10,11 @@ from zoo.models.logit_scale import visible_keys
 
 SINKS, WINDOW, LENGTH = 2, 4, 15
 BEYOND = {"window": WINDOW, "sink_tokens": SINKS}
-# In contextual encodings the features of tokens count that have left the window.
+# In contextual encodings the features of tokens count that have left the window, in abacus their digits.
 RELATIVE = [
     name
     for name, one in registry.encodings.all().items()
-    if one.cls.relative and one.decoder and one.cls.family != "contextual"
+    if one.cls.relative and one.decoder and one.cls.family != "contextual" and not one.cls.reads_tokens
 ]
 # One for each hook.
 SPECS = ["rope", "alibi", "t5", "shaw", "cope", "rerope", "fire", ["alibi", "fox"]]

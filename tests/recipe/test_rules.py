@@ -15,10 +15,6 @@ BROKEN = {
         ["trainer.devices=2", "trainer.num_nodes=2", "data.batch_size=6"],
         "data.batch_size",
     ),
-    "an_epoch_ends_with_a_step": (
-        ["trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=5"],
-        "trainer.limit_train_batches",
-    ),
     "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
     "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
     "task_fits_kind": (["task=masked_language_modelling"], "task"),
@@ -88,13 +84,3 @@ def test_the_task_follows_from_data_and_kind(good):
     found = {key: resolve(good, [f"model.kind={key[0]}", f"data.name={key[1]}"]).task for key in tasks}
     assert {key: task.name for key, task in found.items()} == tasks
     assert found["encoder", "sample"].mask_fraction == 0.15
-
-
-def test_an_epoch_that_is_cut_short_ends_with_a_step(good, problems):
-    for limit, accepted in (("1", False), ("0.5", False), ("1.0", True), ("4", True), ("null", True)):
-        settings = ["trainer.accumulate_grad_batches=2", f"trainer.limit_train_batches={limit}"]
-        found = problems(resolve, good, settings)
-        assert (found == []) == accepted, (limit, found)
-        if not accepted:
-            assert f"trainer.limit_train_batches: {limit} is not a multiple" in found[0]
-        resolve(good, settings[1:])

@@ -35,6 +35,6 @@ def test_other_flags_are_checked_by_their_type(good, problems):
     )
     assert recipe.trainer.flags()["detect_anomaly"] is True
     assert recipe.trainer.flags()["max_time"] == "00:01:00:00"
-    for wrong in ("detect_anomaly=maybe", "profiler=3", "limit_train_batches=all", "min_steps=1.5"):
+    for wrong in ("detect_anomaly=maybe", "profiler=3", "limit_test_batches=all", "min_steps=1.5"):
         (line,) = problems(resolve, good, [f"trainer.{wrong}"])
         assert "must be" in line

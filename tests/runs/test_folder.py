@@ -11,8 +11,7 @@ import pytest
 from zoo.errors import InputError
 from zoo.recipe.diff import diff
 from zoo.runs import folder as run_folder
-from zoo.runs.folder import new_run, validate_free, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, new_run, validate_free, write_recipe
 from zoo.training.loggers import CsvLog
 
 

@@ -21,8 +21,7 @@ from types import SimpleNamespace
 import zoo.sweep.sweep
 from zoo.launch.ranks import exit_when_parent_dies
 from zoo.recipe import read_recipe
-from zoo.runs.folder import existing_run, new_run, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, existing_run, new_run, write_recipe
 
 CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
 ROW = {

@@ -4,10 +4,12 @@ import json
 import math
 
 from zoo.cli import main
+from zoo.comparison.runs import read_runs
 from zoo.data import open_data
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.generation.text import open_generator
 from zoo.reports.fit import fit
+from zoo.reports.report import about_runs
 from zoo.runs.load import load_run
 from zoo.training.plan import plan_of
 
@@ -37,6 +39,7 @@ def test_a_run_of_characters_counts_the_bytes_of_its_text(here, recipe):
     assert main(["evaluate", str(run)]) == 0
     assert len([*(here / "cache").glob("*/meta.json")]) == 1
     assert plan_of(load_run(run).task.recipe).vocab_size == 272
+    assert dict(about_runs(read_runs([run])))["vocabulary"] == "272"
     assert open_generator(run).generate(["the fox"], 4)[0].tokens > 0
 
     other = fit(recipe("text", *small, "name=bpe", "data.vocab_size=272"))

@@ -65,7 +65,7 @@ def test_the_card_says_where_it_started(here, recipe, capsys):
 
 def test_another_encoding_keeps_its_own_start(here, recipe):
     fit(recipe("max_index", "name=first", "model.encoding=t5"))
-    origin = read_init_from("runs/first")
+    origin = read_init_from(recipe("max_index", "init_from=runs/first"))
     for encoding, taken in (
         ("t5", True),
         ("{name: t5, num_buckets: 8}", False),

@@ -34,6 +34,15 @@ def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client,
 
 
 @pytest.mark.slow
+def test_each_of_two_runs_logs_to_mlflow_in_its_own_folder(here, recipe, mlflow_client, unmeasured):
+    for name in ("one", "two"):
+        zoo.fit(recipe("max_index", *LOGGED, f"name={name}", "logging=[mlflow]"), out=here / name)
+        client = mlflow_client(here / name)
+        (kept,) = client.search_runs([one.experiment_id for one in client.search_experiments()])
+        assert kept.info.run_name == name
+
+
+@pytest.mark.slow
 @pytest.mark.launch  # wandb starts a process of its own
 def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, recipe, monkeypatch, unmeasured):
     wandb = pytest.importorskip("wandb")

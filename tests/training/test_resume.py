@@ -19,8 +19,7 @@ from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.reports.fit import fit
 from zoo.runs import checkpoint_file
-from zoo.runs.folder import existing_run, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, existing_run, write_recipe
 from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
 from zoo.training.checkpoints import BestCheckpoint
@@ -205,7 +204,7 @@ def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
 
 KEPT = {
     "model.d_model": (16, 32), "optimizer.lr": (0.001, 0.5), "optimizer.final_lr": (0.1, 0.5),
-    "seed": (0, 1), "trainer.precision": ("32-true", "64-true"), "trainer.limit_train_batches": (None, 1),
+    "seed": (0, 1), "trainer.precision": ("32-true", "64-true"), 
     "trainer.limit_val_batches": (4, 1), "trainer.gradient_clip_val": (1.0, 0.5),
     "trainer.min_steps": (None, 2),
     "trainer.gradient_clip_algorithm": (None, "value"), "trainer.sync_batchnorm": (None, True),
@@ -224,13 +223,6 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
         fit(recipe("max_index", *(f"{key}={new}" for key, (_, new) in KEPT.items())), resume=True)
     assert {problem.key for problem in caught.value.problems} == KEPT.keys()
     assert_same(before, weights(folder))
-
-
-def test_accumulation_of_a_run_with_cut_epochs_cannot_change(here, recipe):
-    sets = "max_index", "trainer.limit_train_batches=4"
-    fit(recipe(*sets))
-    with pytest.raises(InputError, match=r"accumulate_grad_batches: the run has 1, the recipe now 2"):
-        fit(recipe(*sets, "trainer.accumulate_grad_batches=2"), resume=True)
 
 
 OUTPUT = [
@@ -279,8 +271,7 @@ def test_every_key_of_the_trainer_may_change_on_resume_or_may_not():
     known = {*trainer_options(), *TrainerConfig.model_fields} - {*OWNED}
     may = {key for key in known if may_change_on_resume(f"trainer.{key}")}
     kept = {
-        "precision", "gradient_clip_val", "gradient_clip_algorithm", "limit_train_batches",
-        "limit_val_batches",
+        "precision", "gradient_clip_val", "gradient_clip_algorithm", "limit_val_batches",
         "min_epochs", "min_steps", "sync_batchnorm",
     }  # fmt: skip
     # max_steps may by its learning rates. A key that Lightning adds is refused until it is looked at.

@@ -15,7 +15,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 import zoo.training.fit as training
 from zoo import cli
 from zoo.reports.fit import fit
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock
 from zoo.tasks.task import Task
 from zoo.training.run_status import RunStatus
 

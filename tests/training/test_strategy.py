@@ -11,7 +11,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from zoo.errors import InputError
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load
-from zoo.training.shards import gather_full_state, validate_shardable
+from zoo.training.strategy import gather_full_state, validate_shardable
 
 STEPS = [
     "trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.log_every_n_steps=1",

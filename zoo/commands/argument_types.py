@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 
 def add_set(verb: argparse.ArgumentParser, about: str) -> None:
@@ -41,18 +40,3 @@ def words(text: str) -> list[str]:
     if not words:
         raise argparse.ArgumentTypeError(f"names are separated by commas, as in a,b; got {text!r}")
     return words
-
-
-def number(least: float, most: float) -> Callable[[str], float]:
-    """The type of an option that takes a number from `least` to `most`."""
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"a number from {least:g} to {most:g} is needed; got {text!r}")
-        return value
-
-    return parse

@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from zoo.commands.argument_types import add_set, count, number
+from zoo.commands.argument_types import add_set, count
 from zoo.console import waiting
 from zoo.errors import InputError
 
 MAX_BYTES = 1 << 24
-"""Of a file of prompts."""
+"""The most bytes of a file of prompts."""
 SUMMARY = "Generate text from a prompt, also past the trained length."
 EXAMPLES = """
 zoo generate runs/rope_wikitext2 --prompt "The river"
@@ -31,20 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-new-tokens", type=count, default=200, metavar="N", help="where to end (default: 200)"
     )
     parser.add_argument(
-        "--temperature",
-        type=number(0, 1e6),
-        default=1.0,
-        metavar="T",
-        help="sampling temperature; 0 is greedy (default: 1)",
+        "--temperature", type=float, default=1.0, metavar="T", help="0 is greedy decoding (default: 1)"
     )
     parser.add_argument("--top-k", type=count, metavar="K", help="draw from the K likeliest tokens only")
     parser.add_argument(
-        "--top-p",
-        type=number(0, 1),
-        default=1.0,
-        metavar="P",
+        "--top-p", type=float, default=1.0, metavar="P",
         help="draw from the likeliest tokens only, that together have probability P",
-    )
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draws (default: 0)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where to compute (default: cpu)")
     add_set(parser, "change a key of the run's recipe that may change after training")
@@ -57,8 +50,8 @@ def run(options: argparse.Namespace) -> None:
         from zoo.generation.text import open_generator
         from zoo.models.decoding import Sampling
 
+        sampling = Sampling(options.temperature, options.top_k, options.top_p)
         generator = open_generator(options.path, options.device, sets=options.set)
-    sampling = Sampling(options.temperature, options.top_k, options.top_p)
     asked = (options.max_new_tokens, sampling, options.seed)
     if options.prompts is None:
         print_text(generator, prompts[0], *asked)

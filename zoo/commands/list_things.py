@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     with waiting("reading"):
-        from zoo.listing import listing
+        from zoo.commands.listing import listing
 
         listed = listing(options.what, options.pattern)
     print(listed)

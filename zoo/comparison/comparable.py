@@ -11,7 +11,7 @@ from typing import Any
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.runs import RunInfo
 from zoo.errors import shorten
-from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
+from zoo.recipe.diff import ENCODING, flatten, is_among, may_differ_between_runs
 
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
@@ -55,9 +55,6 @@ def facts(run: RunInfo) -> dict[Key, Any]:
         for key, value in flatten(run.recipe).items()
         if is_among(key, (ENCODING,)) or not may_differ_between_runs(key)
     }
-    if limits_epochs(run.recipe["trainer"]):
-        # An epoch cut to a share of its batches has other tokens where the batches have another size.
-        recipe["recipe", ACCUMULATE] = run.recipe["trainer"][ACCUMULATE.partition(".")[2]]
     # Runs that were tuned by the same grid are as comparable as runs with the same values.
     for key, value in run.grid.items():
         recipe["recipe", key] = f"the best of {json.dumps(value)}"

@@ -15,7 +15,7 @@ from zoo.console import progress_bar, table
 from zoo.contract import LAWS, dataset_laws, protocol_laws
 from zoo.contract.law import CAUSAL, CHANGES, REACHES, SHAPES, SPELLED, Law, Verdict, captured, examine
 from zoo.contract.numerics import PRECISION
-from zoo.contract.subject import Subject, subjects_of, subjects_with, wraps
+from zoo.contract.subject import Subject, subjects_of, subjects_with
 from zoo.contract.training import GRADIENTS
 from zoo.errors import InputError, Problem, RunError
 from zoo.recipe import Recipe
@@ -113,7 +113,7 @@ def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Reques
 
 
 def _with_defaults(one: registry.Description) -> _Requested:
-    missing = [o.name for o in one.options if o.default is registry.REQUIRED and not wraps(o)]
+    missing = [o.name for o in one.options if o.default is registry.REQUIRED and not o.wraps]
     if missing:
         shown = " ".join(f"--set {option}=..." for option in missing)
         raise InputError(f"encoding {one.name!r} cannot be tried without {', '.join(missing)}: give {shown}")

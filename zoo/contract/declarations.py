@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator
 
 from zoo.contract.law import BUILDS, Outcome, failed, law, only, passed
-from zoo.contract.subject import Subject, alone, first_kind, listed, plain, wraps
+from zoo.contract.subject import Subject, alone, first_kind, listed, plain
 from zoo.encodings.base import Encoding
 from zoo.errors import InputError
 
@@ -90,7 +90,7 @@ def _is_read(cls: type, option: str) -> bool:
     plain,
     only(
         "depends on the wrapped encoding",
-        lambda subject: not any(wraps(option) for one in subject.descriptions for option in one.options),
+        lambda subject: not any(one.wrapping for one in subject.descriptions),
     ),
     first_kind,
     needs=(),

@@ -21,7 +21,7 @@ from torch import Tensor
 from zoo.encodings.likely_cause import explained, line_of
 
 Condition = Callable[[Any], "str | None"]
-"""Why a law does not apply to a subject; None where it does."""
+"""The reason why a law does not apply to a subject; None where it applies."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Verdict:
     causes: list[str] = field(default_factory=list)
     """Names of the failed laws because of which it was not tried on other subjects."""
     reason: str = ""
-    """Why it does not apply to the rest."""
+    """The reason why it does not apply to the rest."""
 
     @property
     def failures(self) -> list[tuple[Any, Outcome]]:

@@ -53,7 +53,7 @@ def not_shift_invariant(subject: Subject) -> Iterator[Outcome]:
 
 
 def _moved(subject: Subject, *shifts: int) -> float:
-    """How much the outputs change under shifts: within the trained length and, without a limit, beyond."""
+    """The change of the outputs under shifts: within the trained length and, without a limit, beyond."""
     row = subject.tokens(1 + len(shifts), 13)
     ids = torch.arange(13) + torch.tensor((0, *shifts))[:, None]
     lengths = [2048]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from zoo.encodings.likely_cause import explained
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.recipe.encoding import encodings_in
 from zoo.recipe.schema import ModelConfig
 from zoo.registry import Description, Option
 
@@ -84,7 +84,7 @@ class Subject:
     @property
     def plugins(self) -> list[Description]:
         """Descriptions of the encodings outside the zoo, wrapped ones included."""
-        return [one for one in map(registry.encodings.describe, names_in(self.spec)) if not one.builtin]
+        return [one for one in descriptions_in(self.spec) if not one.builtin]
 
     @property
     def relative(self) -> bool:
@@ -176,23 +176,14 @@ def draw_large_weights(model: nn.Module, seed: int) -> None:
                 parameter.copy_(noise / parameter.shape[1] ** 0.5)
 
 
-def names_in(spec: Any) -> Iterator[str]:
-    """The names of all encodings in a spec, wrapped ones included."""
-    if isinstance(spec, str):
-        yield spec
-    elif isinstance(spec, list | tuple):
-        for part in spec:
-            yield from names_in(part)
-    elif spec is not None:
-        yield spec["name"]
-        for option in registry.encodings.describe(spec["name"]).options:
-            if registry.holds_wrapped(option.annotation):
-                yield from names_in(spec.get(option.name))
+def descriptions_in(spec: Any) -> list[Description]:
+    """The descriptions of all encodings in a spec, wrapped ones included."""
+    return [about for _, about in encodings_in(spec, ())]
 
 
 def kinds_of(spec: Any) -> tuple[Kind, ...]:
     """The kinds of model that all encodings in a spec are for; where there is none, the first kind."""
-    named = [registry.encodings.describe(name) for name in names_in(spec)]
+    named = descriptions_in(spec)
     return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named)) or KINDS[:1]
 
 
@@ -218,7 +209,7 @@ def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Sub
     Returns: the subjects; and the refused ones, with the reason. The defaults of an encoding that wraps no
         other must work.
     """
-    wrapping = [one for one in description.options if one.default is registry.REQUIRED and wraps(one)]
+    wrapping = [one for one in description.options if one.default is registry.REQUIRED and one.wraps]
     found = [] if wrapping else subjects_with(description.name)
     refused: list[tuple[Subject, str]] = []
 
@@ -241,10 +232,6 @@ def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Sub
             add({**base, option.name: value})
     # The first law reports an encoding that refuses everything.
     return found or subjects_with(base), refused
-
-
-def wraps(option: Option) -> bool:
-    return registry.holds_wrapped(option.annotation)
 
 
 def listed(option: Option) -> list[Any]:

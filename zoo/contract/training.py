@@ -27,7 +27,7 @@ from zoo.contract.kernel_equivalence import NO_TABLE_KEPT, NO_WEIGHTS_KEPT, SMAL
 from zoo.contract.law import Outcome, failed, law, only, passed, within
 from zoo.contract.subject import Subject, first_kind, some_tokens, trained
 from zoo.encodings.likely_cause import explained
-from zoo.training.shards import gather_full_state, shard
+from zoo.training.strategy import gather_full_state, shard
 
 GRADIENTS = "every parameter has a gradient"
 MODERN = {"norm": "rmsnorm", "activation": "swiglu", "qk_norm": True, "tie_embeddings": False}

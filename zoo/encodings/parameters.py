@@ -54,7 +54,7 @@ def representative(name: str, size: Size) -> dict[str, Any]:
     wrapping = [
         option
         for option in registry.encodings.describe(name).options
-        if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
+        if option.default is registry.REQUIRED and option.wraps
     ]
     if not wrapping:
         return {"name": name}

@@ -1,1 +1,1 @@
-"""How trained models behave at lengths they were not trained on."""
+"""Scores of trained models at lengths they were not trained on."""

@@ -1,4 +1,4 @@
-"""How far a number may be trusted: 95 % intervals over documents, over examples and over seeds.
+"""95 % intervals of a number over documents, over examples and over seeds.
 
 Each tells how the number would change with other units of the same kind (documents, examples, seeds), and
 with nothing else. Tokens of one document are alike: it is the document that is the unit, never the token.

@@ -27,7 +27,6 @@ from zoo.evaluation.protocols.protocol import (
 from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import freed_memory_kept, is_out_of_memory, peak_memory_mb, restart_peak_memory
-from zoo.recipe.encoding import changed_label
 from zoo.runs.load import LoadedRun
 from zoo.tasks.task import Task
 
@@ -65,7 +64,22 @@ def measure(
     checkpoint = os.path.relpath(run.checkpoint, run.folder)
     with bar:
         for protocol, plan, rows in _rows(planned, task, team, bar):
-            yield _measurement(task, protocol, plan, checkpoint, rows)
+            yield Measurement(
+                run=recipe.name,
+                encoding=run.label,
+                seed=recipe.seed,
+                train_length=recipe.data.sequence_length,
+                checkpoint=checkpoint,
+                step=task.card["steps"],
+                changed=task.changed,
+                protocol=protocol.name,
+                parameters=plan.parameters,
+                targets=plan.targets,
+                axis=protocol.axis,
+                higher_is_better=protocol.higher_is_better,
+                explanation=protocol.explanation,
+                rows=rows,
+            )
 
 
 Planned = tuple[Protocol, list[MeasurementPlan]]
@@ -131,28 +145,6 @@ def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
 
 def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _measurement(
-    task: Task, protocol: Protocol, plan: MeasurementPlan, checkpoint: str, rows: list[Row]
-) -> Measurement:
-    recipe = task.recipe
-    return Measurement(
-        run=recipe.name,
-        encoding=changed_label(recipe.as_dict()["model"]["encoding"], task.changed),
-        seed=recipe.seed,
-        train_length=recipe.data.sequence_length,
-        checkpoint=checkpoint,
-        step=task.card["steps"],
-        changed=task.changed,
-        protocol=protocol.name,
-        parameters=plan.parameters,
-        targets=plan.targets,
-        axis=protocol.axis,
-        higher_is_better=protocol.higher_is_better,
-        explanation=protocol.explanation,
-        rows=rows,
-    )
 
 
 def limits_of_evaluation(task: Task, source: DataSource) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TOO_FEW = "too few different examples to hold any out"
-"""Why training may have seen the scored examples."""
+"""The reason why training may have seen the scored examples."""
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]

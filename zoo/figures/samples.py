@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.protocols.protocol import end_of_encoding
 from zoo.runs.load import LoadedRun, load_run
@@ -152,7 +152,7 @@ def _names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:
     names = []
     for token in tokens.tolist():
         text = tokenizer.decode([token])
-        name = printable((text.strip(" ") or "␣" * len(text)).replace("\n", "↵").replace("\t", "⇥"))
+        name = repr((text.strip(" ") or "␣" * len(text)).replace("\n", "↵").replace("\t", "⇥"))[1:-1]
         names.append(name if len(name) <= LABEL else f"{name[: LABEL - 1]}…")
     return names
 

@@ -12,7 +12,7 @@ def cpu_cores() -> int:
 
 
 def number_of_devices(devices: Any) -> int | None:
-    """How many devices of each machine a `trainer.devices` means; None for auto and -1, which mean all."""
+    """The devices of each machine that a `trainer.devices` means; None for auto and -1, which mean all."""
     if isinstance(devices, str) and "," in devices:
         devices = [part for part in devices.split(",") if part.strip()]
     if isinstance(devices, list | tuple):

@@ -15,7 +15,7 @@ from zoo.errors import InputError, RunError
 from zoo.launch.ranks import find_launcher
 
 PATIENCE = timedelta(days=7)
-"""How long a process waits for another. The loss of a process is noticed at once."""
+"""Time that a process waits for another. The loss of a process is noticed at once."""
 
 
 @dataclass

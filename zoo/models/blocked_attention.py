@@ -192,7 +192,7 @@ def kept_elements(q: Tensor, k: Tensor, first: int | None) -> int:
 
 
 def group_size(q: Tensor, k: Tensor) -> int:
-    """How many sequences are taken at a time."""
+    """The number of sequences that are taken at a time."""
     elements = BLOCK_ELEMENTS * _threads()
     return max(1, elements // (q.shape[1] * min(BLOCK_ROWS, q.shape[2]) * k.shape[2]))
 

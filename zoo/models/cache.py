@@ -93,7 +93,7 @@ class Cache:
         self.consecutive = True
         """Whether the positions of all tokens so far are 0, 1, 2 ..."""
         self._keep, self._tokens = Rows(1, room), Rows(1, room)
-        self._positions: dict[int, tuple[Rows, Tensor]] = {}
+        self._positions: dict[Hashable, tuple[Rows, Tensor]] = {}
 
     def extend_keep(self, keep: Tensor) -> Tensor:
         """Append the mask of the new tokens, [B,T], False at padding; returns that of all tokens."""
@@ -106,15 +106,15 @@ class Cache:
         """Append the ids of the new tokens, [B,T]; returns those of all tokens."""
         return self._tokens.append(tokens)
 
-    def extend_positions(self, owner: object, pos: Tensor) -> Tensor:
+    def extend_positions(self, owner: Hashable, pos: Tensor) -> Tensor:
         """Append an encoding's positions of the new tokens; returns those of all tokens."""
-        rows, old = self._positions.get(id(owner), (Rows(-1, self.room), None))
+        rows, old = self._positions.get(owner, (Rows(-1, self.room), None))
         if old is not None and old.shape[:-1] != pos.shape[:-1]:
             batch = max(one.shape[0] if one.dim() == 2 else 1 for one in (old, pos))
             rows, pos = Rows(-1, self.room), pos.expand(batch, -1)
             rows.append(old.expand(batch, -1))
         pos = rows.append(pos)
-        self._positions[id(owner)] = rows, pos
+        self._positions[owner] = rows, pos
         return pos
 
     def select(self, index: Tensor) -> None:

@@ -15,7 +15,7 @@ from zoo.models.transformer import Decoder
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn from logits.
+    """The way in which a token is drawn from logits.
 
     Args:
         temperature: what logits are divided by; 0 takes the likeliest token.

@@ -117,7 +117,7 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: 
 
 
 def cannot_compute(kernel: str, scores: ScoreTerms) -> str | None:
-    """Why a kernel that is insisted on cannot compute these scores; None where it can."""
+    """The reason why a kernel that is insisted on cannot compute these scores; None where it can."""
     if scores.layer.weighing and kernel not in ("auto", "reference"):
         return f"kernel {kernel!r} computes a softmax, which this encoding replaces: use auto"
     if scores.needs_weights and kernel not in ("auto", "reference"):

@@ -16,17 +16,36 @@ from zoo.encodings.base import AttentionContext
 from zoo.recipe import schema
 
 
-def logit_scale_of(config: schema.ModelConfig) -> nn.Module | None:
-    """The module that gives the factor of every query, of its context, a precision and the layer's input."""
+class LogitScale(nn.Module):
+    """The base of scales: the factor of every query, from its context and the input of its layer."""
+
+    without_positions = False
+    """Whether only heads are scaled in which no encoding reads positions."""
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
+        """The factor of every query of a context, in this precision."""
+        raise NotImplementedError
+
+
+def logit_scale_of(config: schema.ModelConfig) -> LogitScale | None:
+    """The scale that a model's configuration asks for."""
     scale = config.logit_scale
+    if scale == "none":
+        return None
+    made = _made(scale, config)
+    made.without_positions = getattr(scale, "heads", "all") == "without_positions"
+    return made
+
+
+def _made(scale: schema.LogitScale, config: schema.ModelConfig) -> LogitScale:
     if isinstance(scale, schema.Adaptive):
         return AdaptiveScale(config.d_model, config.num_heads, scale.bias)
     if isinstance(scale, schema.Temperature):
         return TemperatureScale(scale.scale, scale.length)
-    return None if scale == "none" else LogScale(scale, config.num_heads)
+    return LogScale(scale, config.num_heads)
 
 
-class LogScale(nn.Module):
+class LogScale(LogitScale):
     """The factor of a query's logits, after 1/sqrt(D) and everything that the encodings add.
 
     With bounded logits the largest weight of a softmax over n keys goes to 0 as n grows (attention disperses:
@@ -56,7 +75,6 @@ class LogScale(nn.Module):
         self.s = nn.Parameter(torch.full((num_heads,), self.starts_from)) if learned else None
 
     def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
-        """The factor of every query of a context, in this precision."""
         # The same in all layers with the same window; the memo lasts one forward pass.
         key = ("log n", context.window)
         if key not in context.shared:
@@ -68,7 +86,7 @@ class LogScale(nn.Module):
         return RowScale(self.s.to(dtype)[:, None, None] * log_n_B1T1, shared=False)
 
 
-class AdaptiveScale(nn.Module):
+class AdaptiveScale(LogitScale):
     """Logits times 1 + softplus(w_b x) (ln(n + 1))^(2 tanh(w_g x)), for each query and head.
 
     ASEntmax (Vasylenko et al. 2025, arXiv:2506.16640), together with `entmax`: x is the input of the layer's
@@ -83,14 +101,14 @@ class AdaptiveScale(nn.Module):
         self.beta = nn.Linear(d_model, num_heads, bias=bias)
         self.gamma = nn.Linear(d_model, num_heads, bias=bias)
 
-    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor) -> RowScale:
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
         log_n_BT1 = (visible_keys(context).clamp(min=1) + 1).to(dtype).log().view(-1, x_BTE.shape[1], 1)
         beta_BTH, gamma_BTH = F.softplus(self.beta(x_BTE).to(dtype)), 2 * self.gamma(x_BTE).to(dtype).tanh()
         factor_BTH = 1 + beta_BTH * log_n_BT1.pow(gamma_BTH)
         return RowScale(factor_BTH.transpose(1, 2)[..., None], shared=False)
 
 
-class TemperatureScale(nn.Module):
+class TemperatureScale(LogitScale):
     """Logits times 1 + s ln(1 + floor((p + 1) / L)) for a query at position p, without parameters.
 
     Llama 4 scales the queries of its layers without positions so, s = 0.1 and L = 8192 (`transformers`,
@@ -108,7 +126,7 @@ class TemperatureScale(nn.Module):
 
 
 def visible_keys(context: AttentionContext) -> Tensor:
-    """How many keys each query may see: [T], or [B,T] where sequences differ."""
+    """The number of keys that each query may see: [T], or [B,T] where sequences differ."""
     if context.documents is not None:
         return context.allowed().sum(-1)[:, 0]
     row = torch.arange(

@@ -202,7 +202,7 @@ class ScoreTerms:
         """make(), kept for the layers that share their biases and window; for all queries only."""
         if not self.all_queries or any(encoding.per_layer for encoding, _ in self._with("biased")):
             return make()
-        key: Hashable = (what, tuple(id(one) for one, _ in self._with("biased")), self.context.window)
+        key: Hashable = (what, tuple(one for one, _ in self._with("biased")), self.context.window)
         if key not in self.context.shared:
             self.context.shared[key] = make()
         return self.context.shared[key]

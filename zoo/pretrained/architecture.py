@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class PublishedDecoder:
     """The section `model` in a `config.json`, the trained length and the vocabulary, in tokens."""
 
     model: Model
@@ -127,13 +127,13 @@ class Architecture:
     transposed: bool = False
     buffers: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
-    def read(self, config: Config) -> Decoder:
+    def read(self, config: Config) -> PublishedDecoder:
         model = {"kind": "decoder", **self.kept}
         model |= {
             ours: config.take(*theirs, kind=KINDS.get(ours, int)) for ours, theirs in self.names.items()
         }
         model |= self.read_own(config, model)
-        return Decoder(model, config.take(*self.length), config.take("vocab_size"))
+        return PublishedDecoder(model, config.take(*self.length), config.take("vocab_size"))
 
     def write(self, model: Model, length: int) -> dict[str, Any]:
         given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}

@@ -34,7 +34,7 @@ from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
-"""How far logits may be from the run's, relative to the largest, and on how many at once that is tried."""
+"""Bound on the distance of logits from the run's, relative to the largest, and how many are compared."""
 MODELLING = '''\
 """The model of this folder, for `transformers`: `from_pretrained(FOLDER, trust_remote_code=True)`."""
 
@@ -211,6 +211,10 @@ def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:
     ids = dict.fromkeys(ids, ours.end_token)
     if start := start_token(task, ours):
         ids["bos_token_id"] = start.id
+    elif ours.start_token is not None:
+        # The model has read no start token: its windows began with the text.
+        ours.tokenizer.post_processor = None
+        ours.save(folder / TOKENIZER)
     special = {key.removesuffix("_id"): token for key, token in ids.items()} | {"mask_token": ours.mask_token}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / TOKENIZER),

@@ -18,15 +18,14 @@ from torch import Tensor
 from zoo.console import progress_bar
 from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_file, atomic_folder, read_json
-from zoo.pretrained.architecture import Architecture, Decoder
+from zoo.pretrained.architecture import Architecture, PublishedDecoder
 from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card
 from zoo.runs.folder import LAST, RUNS, validate_free, write_recipe
-from zoo.runs.load import restore_weights
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -55,7 +54,7 @@ class Published:
     origin: str
     name: str
     architecture: Architecture
-    decoder: Decoder
+    decoder: PublishedDecoder
     files: dict[str, Path]
 
 
@@ -92,8 +91,7 @@ def _download(origin: str) -> Path:
         with hub_or_cache():
             return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        message = f"no such folder, and it could not be fetched from the hub: {cause}"
+        message = f"no such folder, and it could not be fetched from the hub: {first_line(error)}"
         raise InputError(Problem(message, where=origin)) from error
 
 
@@ -225,7 +223,7 @@ def load_weights(task: Task, published: Published) -> None:
         more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
         text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
         raise InputError(Problem(text, where=str(published.folder)))
-    restore_weights(task, own, published.folder)
+    task.restore(own, published.folder)
 
 
 def _read_tensor(file: Path, name: str) -> Tensor:

@@ -20,11 +20,11 @@ from zoo.recipe.sections import resolve_encoding
 
 MODEL_TYPE = "positional_encoding_zoo"
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
-"""What `generate` calls the cache that it gives and takes: renamed in transformers 5.24."""
+"""The name of the cache that `generate` gives and takes: renamed in transformers 5.24."""
 
 
 class ZooConfig(PretrainedConfig):
-    """What `config.json` holds.
+    """The content of `config.json`.
 
     Args:
         recipe_model: the section `model` of the run's recipe.

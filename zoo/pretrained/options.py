@@ -1,4 +1,4 @@
-"""What several architectures read, write or hold alike: rotary embedding, activation, windows."""
+"""Options that several architectures read, write or hold alike: rotary embedding, activation, windows."""
 
 from __future__ import annotations
 
@@ -158,17 +158,17 @@ def any_value(value: Any, model: Model) -> bool:
 
 
 def four_widths(value: int, model: Model) -> bool:
-    """Of `d_ff`, where an architecture has no choice."""
+    """Condition on `d_ff` where an architecture has no choice."""
     return value == 4 * model["d_model"]
 
 
 def own_heads(value: int | None, model: Model) -> bool:
-    """Of `head_dim`, where an architecture has no choice."""
+    """Condition on `head_dim` where an architecture has no choice."""
     return value in (None, model["d_model"] // model["num_heads"])
 
 
 def one_width(pattern: Any, model: Model) -> bool:
-    """Of `window`, where an architecture has one width, for layers of its choice."""
+    """Condition on `window` where an architecture has one width, for layers of its choice."""
     several = pattern if isinstance(pattern, list | tuple) else [pattern]
     return len({*several} - {None}) <= 1
 

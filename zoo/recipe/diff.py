@@ -14,7 +14,6 @@ from zoo.recipe.trainer import LIGHTNING_FLAGS
 
 ENCODING = "model.encoding"
 MAX_STEPS = "trainer.max_steps"
-ACCUMULATE = "trainer.accumulate_grad_batches"
 
 COMPARED = (ENCODING, "name", "seed")
 """Keys at which comparable runs may differ, although they make another run."""
@@ -115,23 +114,15 @@ def _declared_by(registered: tuple[registry.Description, ...]) -> dict[str, Affe
     return {key: one for key, metadata in found for one in metadata if isinstance(one, Affects)}
 
 
-def limits_epochs(trainer: dict[str, Any]) -> bool:
-    """Whether the section `trainer` of a recipe limits epochs to a number of batches."""
-    limit = trainer.get("limit_train_batches")
-    return limit is not None and not (isinstance(limit, float) and limit == 1)
-
-
 def refused_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
     """The differences to a run's stored recipe that would make another run, `trainer.max_steps` apart.
 
     `auto` is what the run has.
     """
-    # An epoch that is limited to so many batches has other tokens where the batches have another size.
-    fixed = (ACCUMULATE,) if limits_epochs(recipe.trainer.flags()) else ()
     return [
         row
         for row in diff(stored, recipe.as_dict())
-        if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]) or row[2] == "auto")
+        if not (row[0] == MAX_STEPS or may_change_on_resume(row[0]) or row[2] == "auto")
     ]
 
 

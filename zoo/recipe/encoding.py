@@ -31,19 +31,22 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     try:
         return resolve_encoding(spec), {}
     except ValidationError as error:
-        keys = {at: ["name", *_defaults(name)] for at, name in encodings_in(spec, ())}
+        found = encodings_in(spec, ())
+        keys = {at: ["name", *(option.name for option in about.options)] for at, about in found}
         faults = explain_validation_error(error, spec, keys)
         return None, {(*path, *below): message for below, message in faults.items()}
 
 
-def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Every registered encoding in one of a recipe, wrapped ones too: its key path and its name."""
+def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, registry.Description]]:
+    """Every registered encoding in one as a recipe has it, wrapped ones too, with its key path."""
     if isinstance(spec, list | tuple):
         for index, part in enumerate(spec):
             yield from encodings_in(part, (*path, index))
-    elif isinstance(spec, dict) and str(spec.get("name")) in registry.encodings.all():
-        yield path, spec["name"]
-        for key in _wrapping(spec["name"]):
+        return
+    spec = {"name": spec} if isinstance(spec, str) else spec
+    if isinstance(spec, dict) and (about := registry.encodings.all().get(str(spec.get("name")))):
+        yield path, about
+        for key in about.wrapping:
             yield from encodings_in(spec.get(key), (*path, key))
 
 
@@ -51,21 +54,15 @@ def encoding_label(spec: Any) -> str:
     """A resolved encoding in a word: its name, and those of the encodings in it or combined with it."""
     if isinstance(spec, list | tuple):
         return "+".join(map(encoding_label, spec))
-    inside = [encoding_label(spec[key]) for key in _wrapping(spec["name"]) if spec.get(key) is not None]
+    wrapping = registry.encodings.describe(spec["name"]).wrapping
+    inside = [encoding_label(spec[key]) for key in wrapping if spec.get(key) is not None]
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
 
 
-def _wrapping(name: str) -> list[str]:
-    """The options of an encoding that hold others."""
-    options = registry.encodings.describe(name).options
-    return [option.name for option in options if registry.holds_wrapped(option.annotation)]
-
-
-def _defaults(name: str) -> dict[str, Any]:
-    options = registry.encodings.describe(name).options
+def _defaults(about: registry.Description) -> dict[str, Any]:
     return {
         option.name: list(option.default) if isinstance(option.default, tuple) else option.default
-        for option in options
+        for option in about.options
     }
 
 
@@ -121,10 +118,10 @@ def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
     if before.name not in (after.name, *after.replaces):
         changes.refused[dotted(path)] = _another(before.name, after.name)
         return
-    wrapped, defaults = _wrapping(after.name), _defaults(before.name)
+    defaults = _defaults(before)
     for key in {**asked, **trained}:
         old, new, shown = trained.get(key), asked.get(key), dotted((*path, key))
-        if key in wrapped and key in trained:
+        if key in after.wrapping and key in trained:
             _compare(old, new, (*path, key), changes)
         elif key not in asked:
             # A replacement that lacks an option which the training made use of.
@@ -147,9 +144,9 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
     """
     defaults = {
         dotted((*path, key)): value
-        for path, name in encodings_in(spec, ENCODING)
+        for path, about in encodings_in(spec, ENCODING)
         if dotted((*path, "name")) in changed
-        for key, value in _defaults(name).items()
+        for key, value in _defaults(about).items()
     }
     options = [
         f"{key.removeprefix(dotted(ENCODING) + '.')}={_value_text(value)}"
@@ -162,11 +159,10 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
 def may_change(spec: Any) -> list[str]:
     """The keys of a resolved encoding that may be set on a trained model."""
     keys = []
-    for path, name in encodings_in(spec, ENCODING):
-        keys += [dotted((*path, option)) for option in registry.encodings.describe(name).after_training]
-        names = registry.encodings.names()
-        instead = [other for other in names if name in registry.encodings.describe(other).replaces]
-        if instead:
+    for path, about in encodings_in(spec, ENCODING):
+        keys += [dotted((*path, option)) for option in about.after_training]
+        known = registry.encodings.all().values()
+        if instead := sorted(one.name for one in known if about.name in one.replaces):
             keys.append(f"{dotted(path)} (to {' or '.join(instead)})")
     return keys
 

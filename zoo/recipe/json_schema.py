@@ -83,7 +83,6 @@ def _encoding_schema() -> dict[str, Any]:
     ]
     for one in every:
         schema = config_class(NamedConfig, one).model_json_schema() | {"title": one.name}
-        wrapped = [option.name for option in one.options if registry.holds_wrapped(option.annotation)]
-        schema["properties"] |= dict.fromkeys(wrapped, ENCODING)
+        schema["properties"] |= dict.fromkeys(one.wrapping, ENCODING)
         members.append(schema)
     return {"anyOf": members}

@@ -14,7 +14,6 @@ from zoo import registry
 from zoo.errors import InputError, hint
 from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
-from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import MAX_TOKENS, construct, corpus_section, questions_section
@@ -127,15 +126,6 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
     )
 
 
-@rule("trainer")
-def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
-    accumulate, limit = trainer.get("accumulate_grad_batches", 1), trainer.get("limit_train_batches")
-    if accumulate == 1 or not limits_epochs(trainer) or limit % accumulate == 0:
-        return None
-    message = f"{limit} is not a multiple of accumulate_grad_batches {accumulate}; an epoch ends in a step"
-    return {("trainer", "limit_train_batches"): message}
-
-
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
 def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
     return cpu_precision_fault(precision) if accelerator == "cpu" else None
@@ -158,19 +148,19 @@ def devices_are_some(devices: Any) -> Fault:
 @rule("model.encoding", "model.kind")
 def encoding_fits_kind(encoding: Any, kind: str) -> Fault:
     return {
-        path: f"encoding {name!r} is not for {_a(kind)}"
-        for path, name in encodings_in(encoding, ENCODING)
-        if not getattr(registry.encodings.describe(name), kind)
+        path: f"encoding {about.name!r} is not for {_a(kind)}"
+        for path, about in encodings_in(encoding, ENCODING)
+        if not getattr(about, kind)
     }
 
 
 @rule("model.encoding", of=FOR_TRAINING)
 def encoding_can_be_trained(encoding: Any) -> Fault:
     return {
-        path: f"{name} is for evaluation: train with {' or '.join(trained)}, then "
-        f"`zoo evaluate RUN --set {dotted(path)}={name}`"
-        for path, name in encodings_in(encoding, ENCODING)
-        if (trained := registry.encodings.describe(name).replaces)
+        path: f"{about.name} is for evaluation: train with {' or '.join(about.replaces)}, then "
+        f"`zoo evaluate RUN --set {dotted(path)}={about.name}`"
+        for path, about in encodings_in(encoding, ENCODING)
+        if about.replaces
     }
 
 

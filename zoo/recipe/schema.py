@@ -130,7 +130,7 @@ class ModelConfig(Section):
     activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
     """Non-linearity of the feed-forward layer; gelu_tanh is its approximation by tanh, as in GPT-2."""
     bias: Literal["none", "qkv", "attention", "feed_forward", "all"] = "none"
-    """Which projections have biases: of queries, keys and values; of attention; of the feed-forward layer."""
+    """Projections with biases: of queries, keys and values; of attention; of the feed-forward layer."""
     parallel_residual: Flag = False
     """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
@@ -159,7 +159,7 @@ class ModelConfig(Section):
     kernel: Annotated[
         Literal["auto", "sdpa", "flex", "reference"], Affects("rounding", after_training=True)
     ] = "auto"
-    """Which attention kernel computes the scores; auto chooses by device and encoding."""
+    """Attention kernel that computes the scores; auto chooses by device and encoding."""
     gradient_checkpointing: Annotated[Flag, Affects("rounding", after_training=True)] = False
     """Whether the backward pass recomputes each block instead of keeping its activations: less memory for
     about a third more time."""
@@ -181,7 +181,7 @@ def _by_value(section: str) -> BeforeValidator:
 
 
 class CheckpointConfig(Section):
-    """When checkpoints are written."""
+    """The checkpoints that are written."""
 
     every_n_steps: Annotated[Positive, Affects("results")] = 1000
     """Optimizer steps between two checkpoints."""
@@ -191,7 +191,7 @@ class CheckpointConfig(Section):
 
 
 class WandbConfig(Section):
-    """Where Weights & Biases files the run."""
+    """The place of the run in Weights & Biases."""
 
     project: Text = "positional-encoding-zoo"
     """Its project."""
@@ -230,11 +230,11 @@ class Recipe(Section):
     trainer: Annotated[SerializeAsAny[TrainerConfig], _by_value("trainer")]
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
-    """When checkpoints are written."""
+    """The checkpoints that are written."""
     evaluate: Annotated[
         SerializeAsAny[EvaluateConfig], _by_value("evaluate"), Affects(None, after_training=True)
     ] = EvaluateConfig()
-    """How the trained model is evaluated."""
+    """The evaluation of the trained model."""
     compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
     compiler is installed and the strategy is not fsdp; the run's recipe holds the choice."""
@@ -245,7 +245,12 @@ class Recipe(Section):
     MLFLOW_TRACKING_URI."""
 
     wandb: Annotated[WandbConfig, Affects(None)] = WandbConfig()
-    """Where Weights & Biases files the run."""
+    """The place of the run in Weights & Biases."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of an optimizer step, over all devices."""
+        return self.data.batch_size * self.data.sequence_length
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""

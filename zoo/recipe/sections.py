@@ -44,7 +44,7 @@ class OptimizerConfig(Section):
     warmup_steps: Count = 100
     """Optimizer steps in which the learning rate rises linearly from zero."""
     schedule: Text = "cosine"
-    """How the learning rate changes after the warm-up."""
+    """The change of the learning rate after the warm-up."""
     fused: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether one kernel updates all weights. auto: where the optimizer has one, but not under 16-mixed."""
 
@@ -78,7 +78,7 @@ class DuringConfig(Section):
 
 
 class EvaluateConfig(Section):
-    """How the trained model is evaluated."""
+    """The evaluation of the trained model."""
 
     lengths: tuple[Positive, ...] | None = None
     """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. []: `fit` does not evaluate. Protocol
@@ -171,7 +171,7 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
     for description in named:
         for option in description.options:
             if option.name not in base.model_fields:
-                wraps = registry.holds_wrapped(option.annotation)
+                wraps = option.wraps
                 default = ... if option.default is registry.REQUIRED else option.default
                 help_text = description.help.get(option.name)
                 field = Field(default, description=help_text, validate_default=wraps)

@@ -51,7 +51,7 @@ class TrainerConfig(Section):
     strategy: Annotated[
         Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Affects("rounding")
     ] = "auto"
-    """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
+    """Division of the work among devices: ddp, each with the whole model, or fsdp, each with its share of the
     weights, gradients and moments. auto: ddp on several devices."""
     precision: Annotated[
         Literal[
@@ -119,7 +119,8 @@ OWNED = {
     "fast_dev_run": "it makes no run folder; set `trainer.max_steps` to a few steps",
     "barebones": "it makes no run folder; set `trainer.enable_progress_bar: false` for a quiet run",
     "model_registry": "it uploads checkpoints; a run writes into its folder and nowhere else",
-    "overfit_batches": "it replaces the order of the data; set `trainer.limit_train_batches`",
+    "overfit_batches": "it replaces the order of the data; take a smaller text",
+    "limit_train_batches": "the length of a run is counted in steps; set `trainer.max_steps`",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zoo.comparison.runs import command
+from zoo.evaluation.measurement import merged
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.reports.run_folder import show_results
@@ -21,7 +22,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
     if is_first_process():
         try:
             if trained.measurements:
-                show_results(trained.folder, trained.measurements)
+                show_results(trained.folder, merged(trained.measurements))
         except OSError as error:  # a full disk
             evaluate = command(["evaluate", str(trained.folder)])
             error.add_note(f"The run is trained and saved; measure it: {evaluate}")

@@ -221,7 +221,7 @@ def about_runs(runs: Sequence[RunInfo]) -> Iterator[tuple[str, str]]:
 _ABOUT = {
     "task": lambda run: run.recipe["task"]["name"],
     "data": lambda run: run.recipe["data"]["name"],
-    "vocabulary": lambda run: run.recipe["data"].get("vocab_size"),
+    "vocabulary": lambda run: run.card.get("vocab_size"),
     "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
         **run.recipe["model"]
     ),

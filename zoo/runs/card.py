@@ -48,8 +48,11 @@ def make_card(
 
     Args:
         init_from: the run that its weights come from: what that one has learned counts too.
-        before: the content of the checkpoint that is resumed from.
+        before: the content of the checkpoint that is resumed from. `changed_on_resume` records the changes
+            since then as {"step", "key", "from", "to"}, after earlier ones.
     """
+    parameters = parameter_counts(model)
+    sources, label = code_sources(recipe.as_dict()), encoding_label(recipe.model.encoding)
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = None
@@ -57,8 +60,8 @@ def make_card(
             versions[library] = version(library)
     card = {
         "name": recipe.name,
-        "encoding": encoding_label(recipe.model.encoding),
-        "code_source": code_sources(recipe.as_dict()),
+        "encoding": label,
+        "code_source": sources,
         "task": recipe.task.name,
         "data": recipe.data.name,
         "fingerprint": fingerprint,
@@ -70,40 +73,27 @@ def make_card(
         "steps": 0,
         "tokens_seen": 0,
         "finished": False,
-        "parameters": parameter_counts(model),
+        "parameters": parameters,
+        "vocab_size": model.tokens.num_embeddings,
         "changed_on_resume": [],
         "versions": versions,
         "git_commit": _git_commit(),
     } | ({} if device is None else {"device": device})
     if before:
-        _note_changes(card, recipe, before)
+        step, stored = before["global_step"], before["hyper_parameters"]["recipe"]
+        changes = recorded_on_resume(stored, recipe)
+        changes += diff(_computed_by(before["zoo_card"]), _computed_by(card))
+        card["changed_on_resume"] = [
+            *(before["zoo_card"].get("changed_on_resume") or []),
+            *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
+        ]
     return card
 
 
-def _note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, Any]) -> None:
-    """Record on the card of a resumed run the changes since its checkpoint, after earlier ones.
-
-    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),
-    and of the card the device, the encodings' code, the versions of the libraries and the zoo's own commit.
-
-    Args:
-        card: the new card; changed in place.
-        checkpoint: the content of the one that is resumed from.
-    """
-    stored, before = checkpoint["hyper_parameters"]["recipe"], checkpoint["zoo_card"]
-
-    def computed_by(card: dict[str, Any]) -> dict[str, Any]:
-        code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
-        return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
-
-    changes = [*recorded_on_resume(stored, recipe), *diff(computed_by(before), computed_by(card))]
-    card["changed_on_resume"] = [
-        *(before.get("changed_on_resume") or []),
-        *(
-            {"step": checkpoint["global_step"], "key": key, "from": old, "to": new}
-            for key, old, new in changes
-        ),
-    ]
+def _computed_by(card: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a card whose changes a resumed run records, besides those of its recipe."""
+    code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
+    return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
 
 
 def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:

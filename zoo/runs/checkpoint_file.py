@@ -14,7 +14,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from zoo.errors import InputError
+from zoo.errors import MOST_SHOWN, InputError, first_line, shorten
+from zoo.runs.folder import EXPORTED, LAST
 
 SAFETENSORS = ".safetensors"
 METADATA = "positional_encoding_zoo"
@@ -26,6 +27,30 @@ KEYS = ("hyper_parameters", "state_dict", "global_step")
 
 class BadCheckpoint(Exception):
     """It is damaged, or not a checkpoint of the zoo; the text says why."""
+
+
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint file itself, or the last one of a run folder, of its checkpoints or of an export.
+
+    Raises:
+        InputError: neither is there, or there is no permission to look.
+    """
+    try:
+        if path.is_file():
+            return path
+        if not path.is_dir():
+            raise InputError(f"{path}: no such run or checkpoint")
+        last = path / LAST
+        for file in (last, path / LAST.name, path / EXPORTED):
+            if file.is_file():
+                return file
+        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/{LAST}"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    why = f" ({last} does not exist)"
+    if runs:
+        why = f"; the runs in it: {shorten(', '.join(runs), MOST_SHOWN)}"
+    raise InputError(f"{path}: no checkpoint in it{why}")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -117,7 +142,6 @@ def _load(file: IO[bytes]) -> Any:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
-        line = (str(error).strip().splitlines() or [""])[0][:200]
         named = re.search(r"GLOBAL \S+|Unsupported (?:class|operand) \S+|function \S+", str(error))
         if named:
             raise InputError(
@@ -125,4 +149,5 @@ def _load(file: IO[bytes]) -> Any:
                 "that could run code. Zoo checkpoints hold tensors and plain data only: take one from a "
                 "source you trust"
             ) from error
-        raise BadCheckpoint(f"damaged: torch cannot load it ({type(error).__name__}: {line})") from error
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise BadCheckpoint(f"damaged: torch cannot load it ({cause})") from error

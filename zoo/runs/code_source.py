@@ -1,5 +1,5 @@
-"""Where the code of a run's encoding, dataset, task, ... came from, when that is not the zoo: a plugin file
-or an installed package.
+"""The origin of the code of a run's encoding, dataset, task, ... outside the zoo: a plugin file or an
+installed package.
 
 The card records it, so that an error can name what a checkpoint needs.
 """
@@ -30,7 +30,7 @@ class CodeComparison(NamedTuple):
 
 def encoding_sources(encoding: Any) -> list[Source]:
     """The sources of a resolved encoding and of those inside it, the zoo's own left out."""
-    return _sources("encoding", dict.fromkeys(name for _, name in encodings_in(encoding, ())))
+    return _sources("encoding", dict.fromkeys(about.name for _, about in encodings_in(encoding, ())))
 
 
 def code_sources(recipe: dict[str, Any]) -> list[Source]:

@@ -1,4 +1,4 @@
-"""Where a run writes, chosen once and never twice.
+"""The folder of a run, chosen once and never twice.
 
 recipe.yaml  card.json  checkpoints/  metrics.csv  tensorboard/  tokenizer.json  evaluation/
 """
@@ -15,12 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, recipe_of_run
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
-from zoo.runs.lock import LOCK
 from zoo.schedules import last_other_rate, lr_factor
 
 RUNS = Path("runs")
@@ -35,6 +36,10 @@ BEST = CHECKPOINTS / "best.ckpt"
 EXPORTED = Path("model.safetensors")
 """The weights in a folder that `export` has made."""
 RESULTS = Path("evaluation") / "lengths.json"
+LOCK = ".lock"
+"""The file in a folder that is locked; it stays there."""
+PATIENCE = 2.0
+"""Seconds. A process that was killed a moment ago keeps its lock until its memory is given back."""
 # Temporary files of `atomic_file`.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
@@ -98,6 +103,32 @@ def _make(folder: Path) -> bool:
     return True
 
 
+class RunLock:
+    """Keeps every other process from writing in a run folder, until this one releases it or ends, however.
+
+    A process that is forked meanwhile does not share the lock. Where locks do not work (some network file
+    systems) nothing is locked.
+
+    Raises:
+        InputError: another process has it, and still has it after some seconds.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        # A soft lock, which is a file and nothing else, would outlive a kill.
+        self._lock = FileLock(folder / LOCK, timeout=PATIENCE, thread_local=False, fallback_to_soft=False)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(f"{folder}: another process is at work on this run") from None
+        except (NotImplementedError, OSError):
+            pass
+
+    def release(self) -> None:
+        """Let other processes write there again."""
+        self._lock.release()
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes were writing in a run folder that is held: files that never had a name."""
     for inside in (folder, folder / CHECKPOINTS):
@@ -111,10 +142,8 @@ def existing_run(
 ) -> tuple[Path, dict[str, Any]] | tuple[None, None]:
     """The folder of the run to resume and its stored recipe: `out`, or the newest of this recipe's name.
 
-    Whether its `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
-
     Raises:
-        InputError: there is none although it is required, or it was made from another recipe.
+        InputError: there is none although it is required, or its recipe cannot be read.
     """
     # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
     own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
@@ -127,13 +156,14 @@ def existing_run(
         if required:
             raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
         return None, None
-    folder, stored = max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
-    validate_same_recipe(stored, recipe, folder / RECIPE)
-    return folder, stored
+    return max(runs, key=lambda run: (run[0] / RECIPE).stat().st_mtime)
 
 
 def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) -> None:
-    """Raises InputError where a recipe would make another run than the stored one, found in `where`."""
+    """Raises InputError where a recipe would make another run than the stored one, found in `where`.
+
+    Whether `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
+    """
     problems = [
         Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}", key, str(where))
         for key, old, new in refused_on_resume(recipe_of_run(stored).as_dict(), recipe)
@@ -145,7 +175,7 @@ def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) ->
 
 
 def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done: int) -> Problem | None:
-    """Why a run cannot be resumed with the `max_steps` of a recipe; None where it can.
+    """The reason why a run cannot be resumed with the `max_steps` of a recipe; None where it can.
 
     It can where the learning rates of the steps done so far are those of a run that had this `max_steps` from
     its beginning: then both are the same run. Nothing else that decides a weight depends on `max_steps`.

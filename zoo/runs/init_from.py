@@ -13,8 +13,7 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encodings_in
-from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.load import find_checkpoint, restore_weights
+from zoo.runs.checkpoint_file import find_checkpoint, read_checkpoint
 from zoo.tasks.task import Task
 
 KEY = "init_from"
@@ -41,18 +40,29 @@ class Origin:
     facts: dict[str, Any]
 
 
-def read_init_from(path: str) -> Origin:
-    """The weights and facts of a run folder (its last checkpoint) or a checkpoint; none of its code is run.
+def read_init_from(recipe: Recipe) -> Origin:
+    """The weights and facts of the run folder (its last checkpoint) or checkpoint that a recipe names.
+
+    None of its code is run.
 
     Raises:
-        InputError: nothing usable there.
+        InputError: nothing usable there, or models that differ in more than the encoding.
     """
+    path = recipe.init_from
     try:
         checkpoint = find_checkpoint(Path(path))
         content = read_checkpoint(checkpoint)
     except InputError as error:
         raise InputError([Problem(p.message, key=KEY) for p in error.problems]) from error
     card, settings = content.get("zoo_card") or {}, content["hyper_parameters"]
+    before, now = settings["recipe"]["model"], recipe.model.model_dump()
+    problems = [
+        f"model.{key} is {before[key]} there and {now[key]} here"
+        for key in SHAPING
+        if key in before and before[key] != now[key]
+    ]
+    if problems:
+        raise InputError(Problem(f"{path} holds another model: {'; '.join(problems)}", key=KEY))
     with checkpoint.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(
@@ -70,18 +80,6 @@ def read_init_from(path: str) -> Origin:
     )
 
 
-def validate_same_model(origin: Origin, recipe: Recipe) -> None:
-    """Raises InputError where the models differ in more than the encoding, with all differences."""
-    before, now = origin.recipe["model"], recipe.model.model_dump()
-    problems = [
-        f"model.{key} is {before[key]} there and {now[key]} here"
-        for key in SHAPING
-        if key in before and before[key] != now[key]
-    ]
-    if problems:
-        raise InputError(Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY))
-
-
 def init_weights(origin: Origin, task: Task) -> None:
     """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
 
@@ -96,7 +94,7 @@ def init_weights(origin: Origin, task: Task) -> None:
     weights |= {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
     weights |= _same_encodings(origin, task, own)
     try:
-        restore_weights(task, weights)
+        task.restore(weights)
     except InputError as error:
         raise InputError([Problem(f"{origin.path}: {p.message}", key=KEY) for p in error.problems]) from error
 
@@ -132,7 +130,7 @@ def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[
             for state in (origin.weights, own)
         )
         same_shapes = {n: v.shape for n, v in there.items()} == {n: v.shape for n, v in here.items()}
-        names_old, names_new = ([name for _, name in encodings_in(one, ())] for one in (old, new))
+        names_old, names_new = ([about.name for _, about in encodings_in(one, ())] for one in (old, new))
         if same_shapes and names_old == names_new:
             taken |= there
     return taken

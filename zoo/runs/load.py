@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from zoo.errors import InputError, Problem, shorten
+from zoo.errors import InputError, Problem, first_line
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
-from zoo.recipe.encoding import encoding_changes, may_change
+from zoo.recipe.encoding import changed_label, encoding_changes, may_change
 from zoo.recipe.schema import ModelConfig
-from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.checkpoint_file import find_checkpoint, read_checkpoint
 from zoo.runs.code_source import compare_code
-from zoo.runs.folder import EXPORTED, LAST, RECIPE
+from zoo.runs.folder import RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
-
-MOST_SHOWN = 600
-"""Characters of a list in a message."""
 
 
 @dataclass(frozen=True)
@@ -45,29 +41,10 @@ class LoadedRun:
         """The tokenizer of a model that reads text; the file may be missing."""
         return self.folder / "tokenizer.json"
 
-
-def find_checkpoint(path: Path) -> Path:
-    """A checkpoint file itself, or the last one of a run folder, of its checkpoints or of an export.
-
-    Raises:
-        InputError: neither is there, or there is no permission to look.
-    """
-    try:
-        if path.is_file():
-            return path
-        if not path.is_dir():
-            raise InputError(f"{path}: no such run or checkpoint")
-        last = path / LAST
-        for file in (last, path / LAST.name, path / EXPORTED):
-            if file.is_file():
-                return file
-        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/{LAST}"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    why = f" ({last} does not exist)"
-    if runs:
-        why = f"; the runs in it: {shorten(', '.join(runs), MOST_SHOWN)}"
-    raise InputError(f"{path}: no checkpoint in it{why}")
+    @property
+    def label(self) -> str:
+        """Its encoding in a word, with the options that were changed after training."""
+        return changed_label(self.task.recipe.as_dict()["model"]["encoding"], self.task.changed)
 
 
 def run_folder_of(checkpoint: Path) -> Path | None:
@@ -105,8 +82,7 @@ def validate_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        cause = str(error).strip().split("\n")[0][:200]
-        raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
+        raise InputError(f"device {str(device)!r} cannot be used here: {first_line(error)}") from error
 
 
 def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> LoadedRun:
@@ -149,26 +125,11 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
 
 def restored_run(path: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> LoadedRun:
     """The trained model of a checkpoint whose content was read, with a recipe that was resolved."""
+    folder = run_folder_of(checkpoint) or checkpoint.parent
     task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
-    restore_weights(task, content["state_dict"])
+    task.restore(content["state_dict"])
     task.card = content.get("zoo_card", {})
-    return LoadedRun(path, checkpoint, run_folder_of(checkpoint) or checkpoint.parent, task.eval())
-
-
-def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
-    """Give a task its weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
-    begin = f"{where}: " if where else ""
-    try:
-        task.load_state_dict(weights)
-    except RuntimeError as error:
-        faults = "; ".join(line.strip() for line in str(error).splitlines()[1:])
-        message = f"{begin}its weights do not fit its recipe: {shorten(faults, MOST_SHOWN)}"
-        raise InputError(message) from error
-    # A buffer may hold infinities: a mask is made of them.
-    wrong = [name for name, value in task.named_parameters() if not value.isfinite().all()]
-    if wrong:
-        why = "training had failed when it was written; an earlier one may be usable"
-        raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
+    return LoadedRun(path, checkpoint, folder, task.eval())
 
 
 def _changes_of_model(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:

@@ -20,7 +20,15 @@ from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.tree import read_value
 from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, max_steps_problem, stored_recipe, validate_free
+from zoo.runs.folder import (
+    CARD,
+    LAST,
+    RECIPE,
+    max_steps_problem,
+    stored_recipe,
+    validate_free,
+    validate_same_recipe,
+)
 from zoo.sweep.grid import Grid, Point, points, validate_selectable
 from zoo.tasks import build_encoding
 
@@ -86,10 +94,11 @@ class PlannedRun:
             validate_free(self.folder)
             return
         problems: list[Problem | None] = []
+        stored = stored_recipe(self.folder)
         with collect(problems):
-            existing_run(self.recipe, self.folder)
+            validate_same_recipe(stored, self.recipe, self.folder / RECIPE)
         steps = read_card(self.folder)["steps"] if (self.folder / CARD).exists() else 0
-        problems.append(max_steps_problem(self.folder, stored_recipe(self.folder), self.recipe, steps))
+        problems.append(max_steps_problem(self.folder, stored, self.recipe, steps))
         if any(problems):
             advice = "it holds a run of another recipe: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
@@ -200,7 +209,7 @@ def _words(spec: Any) -> str:
     words = [spec["name"]]
     for option in registry.encodings.describe(spec["name"]).options:
         value = spec.get(option.name)
-        if registry.holds_wrapped(option.annotation):
+        if option.wraps:
             words += [] if value is None else [_words(value)]
         elif option.name in spec and json.dumps(value) != json.dumps(option.default, default=str):
             text = value if isinstance(value, str) else json.dumps(value)

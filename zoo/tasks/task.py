@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -12,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
+from zoo.errors import MOST_SHOWN, InputError, shorten
 from zoo.models.transformer import Decoder, Encoder
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
@@ -80,6 +83,21 @@ class Task(pl.LightningModule):
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)
+
+    def restore(self, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
+        """Take weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
+        begin = f"{where}: " if where else ""
+        try:
+            self.load_state_dict(weights)
+        except RuntimeError as error:
+            faults = "; ".join(line.strip() for line in str(error).splitlines()[1:])
+            message = f"{begin}its weights do not fit its recipe: {shorten(faults, MOST_SHOWN)}"
+            raise InputError(message) from error
+        # A buffer may hold infinities: a mask is made of them.
+        wrong = [name for name, value in self.named_parameters() if not value.isfinite().all()]
+        if wrong:
+            why = "training had failed when it was written; an earlier one may be usable"
+            raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.model(tokens)

@@ -1,4 +1,4 @@
-"""What `auto` in a recipe stands for on the device at hand: precision and compilation.
+"""Precision and compilation that `auto` in a recipe stands for on the device at hand.
 
 Decided once, when a run begins: the recipe in its folder holds the choice, and a resumed run keeps it.
 """

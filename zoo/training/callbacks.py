@@ -1,4 +1,4 @@
-"""What happens around the steps: seeds, the log, the progress bar."""
+"""Callbacks around the steps: seeds, the log, the progress bar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SeededSteps(Callback):
 
 
 LOSSES = "zoo_losses"
-"""Where a checkpoint has the losses since the last row of the log."""
+"""The key in a checkpoint of the losses since the last row of the log."""
 
 
 class StepLog(Callback):
@@ -47,8 +47,7 @@ class StepLog(Callback):
     Reading a loss off a device waits for it, so it is read only when it is logged.
     """
 
-    def __init__(self, tokens_per_step: int):
-        self.tokens_per_step = tokens_per_step
+    def __init__(self) -> None:
         self.losses: list[Tensor] = []
         self.lr = math.nan
         self.began = self.paused = 0.0
@@ -93,14 +92,14 @@ class StepLog(Callback):
         # One number for all devices and all parts of the accumulated batches.
         loss = trainer.strategy.reduce(torch.stack(self.losses).mean(), reduce_op="mean").item()
         loss *= trainer.accumulate_grad_batches
-        now = time.perf_counter()
+        now, tokens_per_step = time.perf_counter(), module.recipe.tokens_per_step
         values = {
             "train/loss": loss,
             "train/gradient_norm": module.gradient_norm.item(),
             "train/lr": self.lr,
-            "train/tokens_per_second": (step - self.began_at) * self.tokens_per_step / (now - self.began),
+            "train/tokens_per_second": (step - self.began_at) * tokens_per_step / (now - self.began),
             "train/peak_memory_mb": peak_memory_mb(module.device),
-            "train/tokens_seen": step * self.tokens_per_step,
+            "train/tokens_seen": step * tokens_per_step,
         }
         self.began, self.began_at, self.losses = now, step, []
         for logger in trainer.loggers:
@@ -124,9 +123,8 @@ class StepLog(Callback):
 class StepBar(ProgressBar):
     """One bar over all steps of the run: loss, tokens per second, time left."""
 
-    def __init__(self, tokens_per_step: int):
+    def __init__(self) -> None:
         super().__init__()
-        self.tokens_per_step = tokens_per_step
         self.enabled = True
         self.bar: tqdm | None = None
         self.times: deque[tuple[float, int]] = deque(maxlen=50)
@@ -156,7 +154,7 @@ class StepBar(ProgressBar):
         # The loss is read off the device, which waits for it, only where it is shown.
         if now - self.bar.last_print_t >= self.bar.mininterval:
             (then, first), parts = self.times[0], trainer.accumulate_grad_batches
-            speed = (step - first) * self.tokens_per_step / max(now - then, 1e-9)
+            speed = (step - first) * module.recipe.tokens_per_step / max(now - then, 1e-9)
             shown = {"loss": f"{outputs['loss'].item() * parts:.3f}", "tokens/s": f"{speed:,.0f}"}
             if "val/loss" in trainer.callback_metrics:
                 shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"

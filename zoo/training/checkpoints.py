@@ -93,9 +93,9 @@ class LastCheckpoint(Checkpoint):
     `stops` tells whether the run ends with the step in hand.
     """
 
-    def __init__(self, run: TrainingRun, tokens_per_step: int, stops: Callable[[], bool]):
+    def __init__(self, run: TrainingRun, stops: Callable[[], bool]):
         config = run.recipe.checkpoint
-        self.run, self.tokens_per_step, self.stops = run, tokens_per_step, stops
+        self.run, self.stops = run, stops
         self.every, self.kept = config.every_n_steps, config.keep_every_n_steps or math.inf
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -143,7 +143,7 @@ class LastCheckpoint(Checkpoint):
 
     def _update_card(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step
-        tokens = steps * self.tokens_per_step
+        tokens = steps * self.run.recipe.tokens_per_step
         self.run.card.update(steps=steps, tokens_seen=tokens, finished=steps >= trainer.max_steps)
 
     def _write_card(self, trainer: pl.Trainer) -> None:

@@ -1,4 +1,4 @@
-"""What `fit` prints before the training, and the evaluation after it."""
+"""The lines that `fit` prints before the training, and the evaluation after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource
 from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measure import limits_of_evaluation
-from zoo.evaluation.measurement import Measurement, merged
+from zoo.evaluation.measurement import Measurement
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
 from zoo.runs.checkpoint_file import read_checkpoint
@@ -57,7 +57,7 @@ def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement],
     # By the recipe and the code in memory: those in files may have changed meanwhile.
     run = restored_run(folder, folder / LAST, content, recipe.model_copy(update={"evaluate": scored}))
     del content  # three times the model
-    measurements = merged(evaluate_run(run, source)) if scored.lengths else []
+    measurements = [*evaluate_run(run, source)] if scored.lengths else []
     steps, wanted = card["steps"], recipe.trainer.max_steps
     lines = [f"done: {recipe.name} is in {folder}"]
     if steps < wanted:

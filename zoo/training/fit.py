@@ -11,11 +11,9 @@ from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe
 from zoo.training.finish import finish, opening
-from zoo.training.library_messages import hide_library_messages
-from zoo.training.loggers import logging_ended
 from zoo.training.run import Resume, TrainingRun, find_start
 from zoo.training.run_status import RunStatus
-from zoo.training.trainer import DataModule, make_trainer
+from zoo.training.trainer import DataModule, hide_library_messages, make_trainer
 
 
 def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:
@@ -47,11 +45,11 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trai
             print(opening(run, task, source), flush=True)
         if run.recipe.compile:
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging
-        with freed_memory_kept(), logging_ended(run.recipe):
+        with freed_memory_kept():
             trainer.fit(task, DataModule(source), ckpt_path=run.checkpoint, weights_only=True)
         status.trained()
         if not run.saved_at:
-            raise RunError("no step was trained: trainer.max_time is too short, or limit_train_batches is 0")
+            raise RunError("no step was trained: trainer.max_time is too short")
         # The first process measures alone, without the trainer and the optimizer in memory.
         del trainer, task
         gc.collect()

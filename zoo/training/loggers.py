@@ -1,4 +1,4 @@
-"""Where numbers go while training: metrics.csv, TensorBoard, Weights & Biases, MLflow."""
+"""Loggers of a training: metrics.csv, TensorBoard, Weights & Biases, MLflow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import csv
 import importlib.util
 import io
 import os
-import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,19 +104,30 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
             TensorBoardLogger(folder, "tensorboard", version="", default_hp_metric=False, purge_step=purge)
         )
     if "wandb" in recipe.logging:
-        from lightning.pytorch.loggers import WandbLogger
-
         before = _wandb_id(folder) if keep_to_step else None
         go_on = {} if before is None else {"id": before, "resume": "allow"}
-        where = recipe.wandb.model_dump()
-        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, **where, **go_on))
+        loggers.append(_wandb_logger(name=recipe.name, save_dir=folder, **recipe.wandb.model_dump(), **go_on))
     if "mlflow" in recipe.logging:
         loggers.append(_mlflow_logger(recipe.name, folder, bool(keep_to_step)))
     return loggers
 
 
+def _wandb_logger(**options: Any) -> Logger:
+    """The logger of Weights & Biases. Once it ends, no other training of this process logs into its run."""
+    import wandb
+    from lightning.pytorch.loggers import WandbLogger
+
+    class WandbRun(WandbLogger):
+        @rank_zero_only
+        def finalize(self, status: str) -> None:
+            super().finalize(status)
+            wandb.finish(exit_code=int(status != "success"))
+
+    return WandbRun(**options)
+
+
 def _wandb_id(folder: Path) -> str | None:
-    """What Weights & Biases calls the newest run that was logged from this folder."""
+    """The name in Weights & Biases of the newest run that was logged from this folder."""
     # run-20260101_120000-ID, or offline-run-..., of which wandb itself never removes one.
     found = sorted((folder / "wandb").glob("*run-*-*"), key=lambda path: path.name.split("run-")[-1])
     return found[-1].name.rsplit("-", 1)[1] if found else None
@@ -130,9 +138,9 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
     on in the run of MLflow that it began."""
     from lightning.pytorch.loggers import MLFlowLogger
 
-    where = os.environ.get(TRACKING_URI)
-    if not where:
-        where = (folder / "mlflow").absolute().as_uri()
+    given = os.environ.get(TRACKING_URI)
+    where = given or (folder / "mlflow").absolute().as_uri()
+    if not given:
         # MLflow 3 keeps numbers in files only with this variable.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     tags = {FOLDER_TAG: str(folder.absolute())}
@@ -145,28 +153,25 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
         # The newest first. Not by a filter of MLflow's, in which a folder's name cannot have every character.
         runs = client.search_runs([experiment.experiment_id]) if experiment else []
         run_id = next((one.info.run_id for one in runs if tags.items() <= one.data.tags.items()), None)
-    logger = MLFlowLogger(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
-    if run_id is not None:
-        # MLflow refuses another value of a parameter, such as more steps.
-        logger.log_hyperparams = lambda *given, **named: None
-    return logger
+
+    class MLflowRun(MLFlowLogger):
+        def log_hyperparams(self, *given: Any, **named: Any) -> None:
+            # MLflow refuses another value of a parameter, such as more steps.
+            if run_id is None:
+                super().log_hyperparams(*given, **named)
+
+        def finalize(self, status: str = "success") -> None:
+            super().finalize(status)
+            # MLflow has set it to the address of this run, and the next one of this process would go there.
+            os.environ.pop(TRACKING_URI, None)
+            os.environ.update({} if given is None else {TRACKING_URI: given})
+
+    return MLflowRun(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
 
 
-@contextmanager
-def logging_ended(recipe: Recipe) -> Iterator[None]:
-    """After the block Weights & Biases does not log the next training of this process into this run.
-
-    Raises InputError for errors of it and of MLflow, such as a missing key or server.
-    """
-    try:
-        yield
-    except Exception as error:
-        if type(error).__module__.split(".")[0] in ("wandb", "mlflow"):
-            advice = "log in by `wandb login` or set WANDB_MODE=offline; for MLflow check MLFLOW_TRACKING_URI"
-            raise InputError(Problem(f"{error} ({advice})", key="logging")) from error
-        raise
-    finally:
-        if "wandb" in recipe.logging:
-            import wandb
-
-            wandb.finish(exit_code=int(sys.exc_info()[0] is not None))
+def logging_fault(error: Exception) -> InputError | None:
+    """An error of Weights & Biases or MLflow, such as a missing key or server, with the remedy; else None."""
+    if type(error).__module__.split(".")[0] not in ("wandb", "mlflow"):
+        return None
+    advice = "log in by `wandb login` or set WANDB_MODE=offline; for MLflow check MLFLOW_TRACKING_URI"
+    return InputError(Problem(f"{error} ({advice})", key="logging"))

@@ -49,13 +49,9 @@ class Plan:
         )
 
     @property
-    def step_tokens(self) -> int:
-        return self.recipe.data.batch_size * self.recipe.data.sequence_length
-
-    @property
     def tokens(self) -> int:
-        """Of all steps."""
-        return self.step_tokens * self.recipe.trainer.max_steps
+        """The tokens of all steps."""
+        return self.recipe.tokens_per_step * self.recipe.trainer.max_steps
 
     @property
     def epochs(self) -> float | None:
@@ -69,7 +65,7 @@ class Plan:
 
     @property
     def sequences(self) -> float:
-        """Of one forward pass on one device."""
+        """Sequences of one forward pass on one device."""
         return self.recipe.data.batch_size / self.devices / self.recipe.trainer.accumulate_grad_batches
 
     def memory(self) -> tuple[float, float]:
@@ -103,7 +99,7 @@ class Plan:
         return [
             f"parameters: {short(self.parameters)} (embedding {short(self.embedding)}, encoding "
             f"{short(self.encoding)}); d_ff {self.d_ff}, vocabulary {self.vocab_size}",
-            f"tokens: {short(self.step_tokens)} per step; {self.size_text()} in all",
+            f"tokens: {short(self.recipe.tokens_per_step)} per step; {self.size_text()} in all",
             f"sequences: {data.batch_size} of {data.sequence_length} tokens per step, {self.sequences:g} at "
             f"a time on {self.devices} device{'s' * (self.devices > 1)}",
             f"memory of a device: about {short(state + activations)}B (weights, gradients and moments "

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from zoo import registry
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.measurement import Measurement
@@ -25,6 +24,7 @@ from zoo.runs.folder import (
     CARD,
     LAST,
     RECIPE,
+    RunLock,
     existing_run,
     max_steps_problem,
     new_run,
@@ -37,10 +37,8 @@ from zoo.runs.init_from import (
     Origin,
     init_weights,
     read_init_from,
-    validate_same_model,
     validate_same_tokenizer,
 )
-from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.auto import choose_auto
@@ -79,8 +77,10 @@ class TrainingRun:
     closing: Sequence[str] = ()
 
     def validate(self, source: DataSource) -> None:
-        """Raises InputError for data that this run cannot be trained on."""
+        """Raises InputError for data that this run cannot be trained on, or results that it cannot store."""
         recipe = self.recipe
+        if self.folder:
+            validate_results_folder(self.folder)
         if self.origin:
             validate_same_tokenizer(self.origin, source)
         differing = changed_data(self.content["zoo_card"], source) if self.content else []
@@ -138,21 +138,18 @@ def find_start(recipe: Recipe, out: Path | None = None, resume: Resume = False) 
     _validate_recipe(recipe)
     run = TrainingRun(recipe, out, folder)
     if folder:
-        run.checkpoint, run.content = _resume_point(folder, recipe)
+        run.checkpoint, run.content = _resume_point(folder, stored, recipe)
         run.saved_at = run.content["global_step"] if run.content else 0
-        validate_results_folder(folder)
     elif out and is_first_process():
         validate_free(out)
     if recipe.init_from and not run.checkpoint:
-        run.origin = read_init_from(recipe.init_from)
-        validate_same_model(run.origin, recipe)
+        run.origin = read_init_from(recipe)
     return run
 
 
 def validate_plugins(recipe: Recipe) -> None:
     """Raises InputError if an encoding from a plugin breaks a law of the contract."""
-    names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
-    if not all(registry.encodings.describe(name).builtin for name in names):
+    if not all(about.builtin for _, about in encodings_in(recipe.as_dict()["model"]["encoding"], ())):
         from zoo.contract.check import check_plugin  # other trainings do not need it
 
         check_plugin(recipe)
@@ -171,21 +168,25 @@ def _validate_recipe(recipe: Recipe) -> None:
     build_encoding(recipe)
 
 
-def _resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, Any] | None]:
+def _resume_point(
+    folder: Path, stored: dict[str, Any], recipe: Recipe
+) -> tuple[Path | None, dict[str, Any] | None]:
     """The last checkpoint and its content; None for a run that stopped before its first one.
 
-    Raises InputError for a checkpoint that is missing, cannot be read, is of another recipe, or does not
-    allow this `max_steps`.
+    Raises InputError for a checkpoint that is missing, cannot be read or does not allow this `max_steps`, and
+    for a run of another recipe, `stored` in its folder or in its checkpoint.
     """
-    checkpoint = folder / LAST
-    if not os.path.lexists(checkpoint):
-        # A card of no steps is written before the first step. A new start would overwrite a run of more.
-        if os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
-            raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
+    checkpoint, content, recipes = folder / LAST, None, {folder / RECIPE: stored}
+    if os.path.lexists(checkpoint):
+        content = read_checkpoint(checkpoint)
+        recipes[checkpoint] = stored = content["hyper_parameters"]["recipe"]
+    # A card of no steps is written before the first step. A new start would overwrite a run of more.
+    elif os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
+        raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
+    for where, one in recipes.items():
+        validate_same_recipe(one, recipe, where)
+    if content is None:
         return None, None
-    content = read_checkpoint(checkpoint)
-    stored = content["hyper_parameters"]["recipe"]
-    validate_same_recipe(stored, recipe, checkpoint)
     if "zoo_card" not in content:
         text = "cannot be continued: it has no zoo_card, the record of its training"
         raise InputError(f"{checkpoint}: {text}. {alternatives(checkpoint)}")

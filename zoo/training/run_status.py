@@ -23,6 +23,7 @@ from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process, may_set_handlers
 from zoo.runs.folder import RECIPE
 from zoo.training.checkpoints import is_between_steps
+from zoo.training.loggers import logging_fault
 from zoo.training.run import TrainingRun
 
 # Requests to a process; of several processes the largest counts.
@@ -171,6 +172,8 @@ class RunStatus(Callback):
                 print(text, file=sys.stderr, flush=True)
                 text = requeue()
             return KeyboardInterrupt(text)
+        if isinstance(error, Exception) and (fault := logging_fault(error)):
+            return fault
         known = isinstance(error, InputError | RunError) or not isinstance(error, Exception)
         if known or not (run and run.begun):
             return error

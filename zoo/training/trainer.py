@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from pathlib import Path
 
 import lightning.pytorch as pl
+from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -47,7 +50,6 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         InputError: flags that Lightning refuses.
     """
     recipe, before = run.recipe, run.content or {}
-    tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
     flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
@@ -60,17 +62,17 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         # Lightning counts batches; from the beginning of the run, over the ends of epochs.
         flags["val_check_interval"] *= flags["accumulate_grad_batches"]
         flags["check_val_every_n_epoch"] = None
-    log = StepLog(tokens_per_step)
+    log = StepLog()
     callbacks: list[Callback] = [
         status,
         SeededSteps(),
         log,
-        *([] if flags.get("enable_progress_bar") is False else [StepBar(tokens_per_step)]),
+        *([] if flags.get("enable_progress_bar") is False else [StepBar()]),
         NanGuard(log, run),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(run),
-        LastCheckpoint(run, tokens_per_step, lambda: status.due),
+        LastCheckpoint(run, lambda: status.due),
     ]
     folder = run.folder or Path()  # a further process learns it when the training starts
     try:
@@ -104,3 +106,11 @@ def _disable_signal_handling(trainer: pl.Trainer) -> None:
     SLURM, and make its loop wait in every step for a broadcast of the first process."""
     trainer._signal_connector.register_signal_handlers = lambda: None
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
+
+
+def hide_library_messages() -> None:
+    """Show warnings and errors of Lightning and torch, but no adverts and no hints on settings."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning_utilities", "torch.distributed"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=PossibleUserWarning)
+    warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")

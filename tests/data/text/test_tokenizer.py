@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from zoo.data.text import tokenizer as tokenizer_module
 from zoo.data.text.tokenizer import (
@@ -303,6 +303,18 @@ def test_a_vocabulary_without_some_bytes_serves_the_texts_without_them(tmp_path)
     write_split(["a bad cab"], ours, units, tmp_path / "train")
     with pytest.raises(InputError, match="do not hold the bytes of their text"):
         write_split(["a bad fox"], ours, units, tmp_path / "train")
+
+
+def test_a_start_token_is_found_whatever_letters_the_vocabulary_has():
+    for start in ("<s>", None):
+        theirs = Tokenizer(models.BPE({name: number for number, name in enumerate("bcdeĠ")}, []))
+        theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        if start:
+            theirs.add_special_tokens([start])
+            theirs.post_processor = processors.TemplateProcessing(
+                single=f"{start} $A", special_tokens=[(start, theirs.token_to_id(start))]
+            )
+        assert TextTokenizer(theirs).start_token == start
 
 
 def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tokenizer, tmp_path):

@@ -52,7 +52,7 @@ class TextQuestions(Questions):
         return size
 
     def obstacle(self, size: int, split: str) -> str | None:
-        """Why there are no examples of a size; None where there are."""
+        """The reason why there are no examples of a size; None where there are."""
         return f"the {split} text has only {len(self.stream)} tokens" if size > len(self.stream) else None
 
     @cached_property

@@ -284,5 +284,5 @@ class SampleText(TextDataset):
 
 
 def default_root() -> Path:
-    """Where corpora are looked for when the recipe does not say: ZOO_DATA, or `data/`."""
+    """The folder of corpora where the recipe names none: ZOO_DATA, or `data/`."""
     return Path(os.environ.get("ZOO_DATA") or "data")

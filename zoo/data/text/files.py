@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from zoo.data.text import Corpus, stamp
-from zoo.data.text.hub import first_line
 from zoo.data.text.splits import (
     HELD_OUT,
     NAMED,
@@ -23,7 +22,7 @@ from zoo.data.text.splits import (
     split_by_hash,
     text_of,
 )
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 
 SEPARATOR = "<|endoftext|>"
 PLAIN = (".txt", ".text", ".md")

@@ -12,7 +12,7 @@ from pathlib import Path
 from zoo.console import shows_progress, waiting
 from zoo.data.text import Corpus, stamp
 from zoo.data.text.splits import from_tables
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 
 PATIENCE = 5.0  # seconds for the first answer of the hub
 
@@ -98,11 +98,6 @@ def hub_or_cache() -> Iterator[None]:
         raise ConnectionError(message) from error
     finally:
         constants.HF_HUB_OFFLINE = False
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 @contextmanager

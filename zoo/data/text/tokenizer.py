@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo.data.text.hub import hub_or_cache
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_write
 
 # Where it is set, `tokenizers` gives no warning when data workers are forked after it has used its threads.
@@ -93,8 +93,10 @@ class TextTokenizer:
     @property
     def start_token(self) -> str | None:
         """The token that the post-processor puts before a text, if any."""
-        first, plain = self.tokenizer.encode("a").ids[0], self.encode_short("a")[0]
-        return None if first == plain else self.tokenizer.id_to_token(first)
+        # A text that every tokenizer with these tokens has: the vocabulary may lack any given letter.
+        text = next((raw.decode() for raw in self._token_bytes if raw.isalnum()), "")
+        first = self.tokenizer.encode(text).ids[:1]
+        return None if first == self.encode_short(text)[:1] else self.tokenizer.id_to_token(first[0])
 
     @property
     def fingerprint(self) -> str:
@@ -243,8 +245,7 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
             raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
     except Exception as error:  # of the hub, the network and `tokenizers`: many kinds
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        message = f"{file}: not a tokenizer that can be used: {cause}"
+        message = f"{file}: not a tokenizer that can be used: {first_line(error)}"
         raise InputError(Problem(message, key="data.tokenizer")) from error
 
 

@@ -31,7 +31,7 @@ Batch = dict[str, Tensor]
 
 @register.protocol("accuracy")
 class Accuracy(Protocol):
-    """How often answers to sequences of a length are right, on the same sequences for every model.
+    """The share of right answers to sequences of a length, the same sequences for every model.
 
     The task defines the measures (`Task.judge`). `evaluate.samples` examples of a split are drawn at each
     length. A row has the mean of each measure with its 95 % interval over examples (Wilson's), and where it

@@ -73,7 +73,7 @@ class FixedTargets(Protocol):
 
 
 def _documents(text: Text) -> tuple[np.ndarray, np.ndarray]:
-    """Where the documents within the scored text begin, and their tokens, the end token included."""
+    """The first tokens of the documents within the scored text, and their sizes, the end token included."""
     ends = np.append(text.starts[1:], text.end + 1)
     within = text.starts < text.size
     return text.starts[within], (ends - text.starts)[within]

@@ -25,7 +25,7 @@ from zoo.tasks.task import Task
 
 @register.protocol("prompts")
 class Prompts(Protocol):
-    """How often a language model answers a question at the end of a text correctly.
+    """The share of questions at the end of a text that a language model answers correctly.
 
     Each entry of `evaluate.questions` is a measurement of its own: `evaluate.samples` prompts at each length,
     made of the test split of the run's own corpus with its own tokenizer. The protocol needs a model that was

@@ -32,7 +32,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Execution:
-    """How a length is scored.
+    """The circumstances in which a length is scored.
 
     Attributes:
         team: the processes that share the work.

@@ -100,7 +100,7 @@ def _trained_on(task: Task, source: DataSource) -> DataSource:
 
 
 def _occurrences(bigrams: np.ndarray, source: DataSource) -> np.ndarray:
-    """How often each bigram occurs in the training text, int64 [N]."""
+    """The number of times that each bigram occurs in the training text, int64 [N]."""
     known, places = np.unique(bigrams, return_inverse=True)
     counts = np.zeros(len(known), np.int64)
     stream = source.stream("train")

@@ -61,7 +61,7 @@ class Windows:
 
     @property
     def tokens(self) -> int:
-        """How many tokens the model reads."""
+        """The number of tokens that the model reads."""
         return int((self.stops - self.starts).sum())
 
     def batches(self, batch_tokens: int, added: np.ndarray) -> Iterator[np.ndarray]:
@@ -280,7 +280,7 @@ class WholeText(Protocol):
     """A protocol that scores every token of the text once, at each length in other windows."""
 
     def parameters(self, config: EvaluateConfig) -> dict[str, Any]:
-        """Those of the protocol, as a row names them."""
+        """The parameters of the protocol, as a row names them."""
         return {}
 
     @abstractmethod
