@@ -60,7 +60,7 @@ def small_recipe(seed):
         "norm": rng.choice(["layernorm", "rmsnorm"]), "activation": rng.choice(["gelu", "swiglu"]),
         "dropout": rng.choice([0.0, 0.5]), "tie_embeddings": rng.random() < 0.5,
         "window": rng.choice([None, None, None, 1, 5, 100, [5, None]]), "qk_norm": rng.random() < 0.3,
-        "logit_scale": rng.choice(["none", "none", "log_n", "scalable_softmax"]),
+        "logit_scale": rng.choice(["none", "none", "log_n", "scalable_softmax", "adaptive", "temperature"]),
         "num_kv_heads": rng.choice([None, None, 1, heads]), "d_ff": rng.choice([None, None, 1, 24]),
         "kernel": rng.choice(["auto", "sdpa", "reference"]),
     }  # fmt: skip
