@@ -239,7 +239,7 @@ def test_two_seeds_are_too_few_for_an_interval_over_seeds(run_of_examples):
     assert ranks(panel) == {"alibi": 1, "rope": 2, "none": 2}
     assert set(panel["interval"]) == {"95 % interval over examples"}
     few = "fewer than 3 seeds are too few to rank over: no interval is over seeds"
-    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict[-1]
+    assert few in report.caveats and "2 seeds each, too few to rank over" in report.verdict[-1]
 
 
 def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples, capsys):
@@ -315,17 +315,15 @@ def test_the_other_way_round_a_difference_is_its_mirror():
     assert -Difference(1.0, why="x") == Difference(-1.0, why="x")
 
 
-def test_caveats_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
-    runs = [write_run("a", values={16: 1.0, 64: 2.0}), write_run("b", "rope", values={16: 1.5})]
+def test_caveats_are_a_list_at_the_end(write_run, capsys):
+    runs = [write_run("a", values={16: 1.0, 64: "too long"}), write_run("b", "rope", values={16: 1.5})]
     assert cli.main(["compare", *map(str, runs)]) == 0
     shown = capsys.readouterr().out
-    command = "python -m zoo evaluate runs/b --protocol nonoverlapping --lengths 64"
+    item = "- nothing could be measured by nonoverlapping (too long) at 64\n"
     after = re.split(r"Caveats \(\d+\):\n", shown)[1]
-    assert after.startswith(f"- runs/b: not evaluated by nonoverlapping at 64:\n    {command}\n\n")
-    assert "Costs" in shown.split("Caveats (")[0]
+    assert after.startswith(item) and "Costs" in shown.split("Caveats (")[0]
     text = markdown(build(runs))
-    assert f"at 64:\n\n      {command}\n" in text
-    assert text.index("## Verdict") < text.index("## Costs") < text.index("<details>")
+    assert item in text and text.index("## Verdict") < text.index("## Costs") < text.index("<details>")
 
 
 def test_units_are_not_written(write_run):

@@ -509,4 +509,4 @@ def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):
     rows = report.summary.dropna(subset="difference")
     assert set(rows["interval"]) == {"95 % interval over text blocks"} and len(rows)
     assert (rows["difference_low"] < rows["difference"]).all() and set(rows["no_interval"]) == {""}
-    assert any("consecutive blocks of" in caveat.line for caveat in report.caveats)
+    assert any("consecutive blocks of" in caveat for caveat in report.caveats)

@@ -126,9 +126,7 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
     Returns: the runs with these measurements; the protocols without common targets, which make runs not
     comparable; and the measurements that were left out, as text.
     """
-    found: dict[tuple[str, str], dict[tuple[str, int], dict[str, None]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+    found = defaultdict(lambda: defaultdict(dict))
     for run in runs:
         for one in run.measurements:
             if any(row.note is None for row in one.rows):
@@ -137,21 +135,19 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
     for kind, by_targets in found.items():
         everyone = {path for paths in by_targets.values() for path in paths}
         common = [targets for targets, paths in by_targets.items() if everyone == set(paths)]
-        named = kind_text(kind)
+        texts = {(digest, count): f"{count:,} targets ({digest})" for digest, count in by_targets}
         if not common:
-            groups = [
-                (f"{count:,} targets ({digest})", [*own]) for (digest, count), own in by_targets.items()
-            ]
+            groups = groups_as_text([(texts[one], [*own]) for one, own in by_targets.items()])
             refused.append(
-                f"{named}: other targets were scored: {groups_as_text(groups)}; measure all again with the "
+                f"{kind_text(kind)}: other targets were scored: {groups}; measure all again with the "
                 "same lengths, evaluate.split, evaluate.max_tokens, evaluate.samples and --data"
             )
             continue
         kept = max(common, key=lambda one: one[1])
-        for digest, count in [one for one in by_targets if one != kept]:
-            dropped.add((*kind, digest))
-            paths = ", ".join(by_targets[digest, count])
-            left_out.append(f"{named}: measurements of {paths} on {count:,} targets ({digest}) are left out")
+        for one in (one for one in by_targets if one != kept):
+            dropped.add((*kind, one[0]))
+            paths = ", ".join(by_targets[one])
+            left_out.append(f"{kind_text(kind)}: measurements of {paths} on {texts[one]} are left out")
     narrowed = [
         replace(run, measurements=tuple(one for one in run.measurements if one.kind not in dropped))
         for run in runs

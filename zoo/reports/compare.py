@@ -121,7 +121,7 @@ def diff(first: Path, second: Path) -> str:
     allowed = [one for one in all_differences(runs) if one.key not in {key.key for key in keys}]
     if allowed:
         parts += ["", "what comparable runs may differ in:", table(*differences_table(runs, allowed))]
-    notes = [one.line for one in caveats.of_runs(runs)]
+    notes = caveats.of_runs(runs)
     notes += [f"{run.path}: not evaluated" for run in runs if not run.measurements]
     if notes:
         parts += ["", "caveats:", *(f"  {one}" for one in notes)]

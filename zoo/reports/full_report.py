@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zoo.comparison.caveats import Caveat, of_runs
+from zoo.comparison.caveats import of_runs
 from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
@@ -67,9 +67,9 @@ def _results(runs: Sequence[RunInfo], force: bool) -> Report:
     """The comparison of the evaluated runs; the others are caveats."""
     evaluated = [run for run in runs if run.measurements]
     missing = tuple(
-        Caveat("not evaluated", "not evaluated", (run.path,), command=evaluate_command([run]))
+        f"{run.path}: not evaluated; do it with: {evaluate_command([run.path])}"
         for run in runs
-        if run not in evaluated
+        if not run.measurements
     )
     if evaluated:
         made = build([Path(run.path) for run in evaluated], force=force)

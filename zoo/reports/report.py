@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
-from zoo.comparison.caveats import Caveat
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.findings import verdict
+from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
 from zoo.comparison.runs import (
@@ -68,7 +67,7 @@ class Report:
     differences: tuple[str, ...] = ()
     about: tuple[tuple[str, str], ...] = ()
     command: str = ""
-    caveats: tuple[Caveat, ...] = ()
+    caveats: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
     subject: str = "encoding"
 
@@ -114,12 +113,14 @@ def build(
         InputError: runs that cannot be read, were not evaluated or are not comparable.
     """
     wanted = options(protocols, lengths)
-    runs = chosen(read_runs(paths, wanted=(protocols, lengths)), protocols, lengths)
+    runs = chosen(read_runs(paths), protocols, lengths)
     words = ["compare", *["--models"] * models, *map(str, paths), *wanted]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
     if models:
-        results, notes, about = models_results(runs, evaluate_command(runs, protocols, lengths))
+        results, notes, about = models_results(
+            runs, evaluate_command([run.path for run in runs], protocols, lengths)
+        )
         table = summary(results, reference)
         text = runs[0].recipe["data"]["name"]
         return Report(
@@ -138,7 +139,8 @@ def build(
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
     found = [*caveats.of_runs(runs), *caveats.of_rows(results), *caveats.of_seeds(results)]
-    found += caveats.of_gaps(results, table, alone)
+    found += caveats.of_missing(table) + caveats.of_unmeasured(results, table)
+    found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     return Report(
         title=_title(runs, table["encoding"].nunique()), results=results, summary=table,
         costs=costs(results, table), differences=tuple(map(str, refused)), about=tuple(about_runs(runs)),
@@ -183,8 +185,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         recipe, card, speed = {}, {}, None
     same: dict[tuple[str, str, int, str], list[Measurement]] = {}
     for one in measurements:
-        changed = json.dumps(one.changed, sort_keys=True)
-        same.setdefault((one.encoding, one.checkpoint, one.seed, changed), []).append(one)
+        same.setdefault((one.encoding, one.checkpoint, one.seed, one.change), []).append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
     runs, series = [], []
     for (encoding, checkpoint, seed, _), own in same.items():

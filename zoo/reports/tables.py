@@ -79,10 +79,7 @@ def _warned(report: Report) -> list[Part]:
 
 
 def _caveats(report: Report) -> list[Part]:
-    lines: list[Part] = []
-    for one in report.caveats:
-        lines += [f"{one.line}:", Code(one.command)] if one.command else [one.line]
-    return [Folded(f"Caveats ({len(report.caveats)})", lines)] if lines else []
+    return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
 
 
 def tables(report: Report, most: int = MOST) -> list[Table]:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from zoo.reports.page import Code, Folded, Part, Table, Warned
+from zoo.reports.page import Folded, Table, Warned
 from zoo.reports.report import Report
 from zoo.reports.tables import parts
 
@@ -31,15 +31,11 @@ def console(report: Report, width: int | None = None) -> str:
                 shown.append(_table_text(part, width))
             case Warned(text, reasons):
                 shown.append("\n  ".join([f"{text}:", *reasons]))
-            case Folded(summary, lines):
-                shown.append("\n".join([f"{summary}:", *map(_item, lines)]))
+            case Folded(summary, [items]):
+                shown.append("\n- ".join([f"{summary}:", *items]))
             case str():
                 shown.append(part)
     return "\n\n".join(shown)
-
-
-def _item(part: Part) -> str:
-    return f"    {part.text}" if isinstance(part, Code) else f"- {part}"
 
 
 def _table_text(table: Table, width: int | None) -> str:
@@ -74,12 +70,9 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
                 shown.append(_table_markdown(part))
             case Warned(text, reasons):
                 shown.append("\n> - ".join([f"> **{_plain(text)}**", *map(_plain, reasons)]))
-            case Folded(summary, lines):
-                items = "\n".join(
-                    f"\n      {one.text}\n" if isinstance(one, Code) else f"- {_plain(str(one))}"
-                    for one in lines
-                )
-                shown.append(f"<details><summary>{summary}</summary>\n\n{items}\n\n</details>")
+            case Folded(summary, [items]):
+                lines = "\n".join(f"- {_plain(one)}" for one in items)
+                shown.append(f"<details><summary>{summary}</summary>\n\n{lines}\n\n</details>")
             case str():
                 shown.append(_plain(part))
     return "\n\n".join(shown) + "\n"
