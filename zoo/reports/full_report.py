@@ -87,14 +87,14 @@ def _training(runs: Sequence[RunInfo]) -> Section:
     from zoo.figures.training import read_logged, training_curves
 
     logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
-    parts: list[Part] = [training_curves(logged)] if any(own for _, own in logged.values()) else []
-    parts += [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own]
-    return Section("Training", parts)
+    figure = training_curves(logged)
+    empty = [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if own.empty]
+    return Section("Training", [figure, *empty] if figure else empty)
 
 
 def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
     from zoo.figures import encoding
-    from zoo.figures.grid import content
+    from zoo.figures.style import content
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
     trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
