@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -120,25 +119,6 @@ def test_a_forced_comparison_is_marked(write_run):
     good = build([write_run("c"), write_run("d", "rope")])
     assert "NOT COMPARABLE" not in markdown(good) + console(good)
     assert {row["comparable"] for row in rows_of(good)} == {"yes"}
-
-
-def test_csv_holds_every_curve_length_and_protocol(matrix):
-    runs, values = matrix
-    report = build(runs)
-    rows = rows_of(report)
-    assert len(rows) == 3 * 2
-    for row in rows:
-        own = values[row["encoding"]][:, 0 if row["length"] == "16" else 1]
-        assert float(row["mean"]) == pytest.approx(own.mean(), rel=1e-12)
-        assert row["sd"] == "" if len(own) == 1 else float(row["sd"]) == pytest.approx(own.std(ddof=1))
-        assert (int(row["seeds"]), int(row["measured"]), int(row["count"])) == (
-            len(own),
-            len(own),
-            7,
-        )
-        assert row["counted"] == "documents" and json.loads(row["parameters"]) == {}
-        assert float(row["evaluation_tokens_per_second"]) == 1000 + int(row["length"])
-        assert (row["measure"], row["train_length"], row["added_parameters"]) == ("bits_per_byte", "16", "0")
 
 
 def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them(tmp_path):

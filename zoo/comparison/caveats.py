@@ -9,7 +9,6 @@ import pandas as pd
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
-from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.comparison.runs import SPEED, RunInfo
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
@@ -70,15 +69,11 @@ def of_rows(results: Results) -> list[str]:
 
 
 def of_seeds(results: Results) -> list[str]:
-    """Caveats if the curves have other seeds, or too few of them."""
+    """A caveat if the curves have other seeds."""
     seeds = results.rows.groupby("encoding", sort=False)["seed"].agg(lambda own: tuple(sorted(set(own))))
     groups = seeds.reset_index().groupby("seed")["encoding"].agg(", ".join)
     parts = [f"{', '.join(map(str, own))} for {labels}" for own, labels in groups.items()]
-    found = [f"the seeds are not the same: {'; '.join(parts)}"] if len(parts) > 1 else []
-    counts = seeds.map(len)
-    if counts.min() < FEWEST_SEEDS and counts.max() > 1:  # with one seed each, the verdict has it
-        found.append(f"fewer than {FEWEST_SEEDS} seeds are too few to rank over: no interval is over seeds")
-    return found
+    return [f"the seeds are not the same: {'; '.join(parts)}"] if len(parts) > 1 else []
 
 
 def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[str]:

@@ -71,16 +71,12 @@ def is_of_the_encoding(key: Key) -> bool:
     return is_among(key[1], (ENCODING,)) or key[1].startswith("code.")
 
 
-def as_text(known: dict[Key, Any]) -> str:
-    """The same text for the same keys and values."""
-    return json.dumps(sorted((key, json.dumps(value)) for key, value in known.items()))
-
-
 def duplicates(runs: Sequence[RunInfo]) -> list[list[RunInfo]]:
     """Groups of runs with the same encoding and seed."""
     same: dict[str, list[RunInfo]] = defaultdict(list)
     for run in runs:
-        same[f"{run.seed} {as_text(facts(run))}"].append(run)
+        known = sorted((key, json.dumps(value)) for key, value in facts(run).items())
+        same[f"{run.seed} {known}"].append(run)
     return [group for group in same.values() if len(group) > 1]
 
 

@@ -27,7 +27,7 @@ UNKNOWN = "not known"
 NOT_STORED = "the scores of each document are not stored"
 
 
-def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[str], list[tuple[str, str]]]:
+def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[str], dict[str, str]]:
     """The results of models on the documents that all of them scored in the same bytes; `encoding` is the
     name of the model.
 
@@ -58,7 +58,7 @@ def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[
     sizes = [f"{sum(one.bytes) / max(sum(one.tokens), 1):.2f} for {label}" for label, one in units.items()]
     caveats.append(f"a length is in each model's own tokens; bytes per token: {', '.join(sizes)}")
     first, apart = facts[readings[0].label], {one.key for one in differ}
-    return results, caveats + left_out, [(key[1], text) for key, text in first.items() if key not in apart]
+    return results, caveats + left_out, {key[1]: text for key, text in first.items() if key not in apart}
 
 
 def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +83,12 @@ def _read(path: Path, evaluated: bool) -> RunInfo:
         raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it{inside}", where=str(path)))
     problems: list[Problem] = []
     with collect(problems):
-        recipe = validated_recipe(path)
-    with collect(problems):
-        card = read_card(path)
-    with collect(problems):
-        speed = training_speed(path / METRICS)
+        run = run_info(path)
     with collect(problems):
         measurements = read_measurements(path)
     if problems:
         raise InputError(problems)
-    kept, others, now = [], {}, card.get("steps")
+    kept, others, now = [], {}, run.card.get("steps")
     for one in measurements:
         if one.checkpoint != str(LAST):
             others[f"measurements of {one.checkpoint} are left out"] = None
@@ -104,8 +100,26 @@ def _read(path: Path, evaluated: bool) -> RunInfo:
         after = f" ({'; '.join(others)})" if others else ""
         remedy = evaluate_command([str(path)])
         raise InputError(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
-    grid = json.loads((path / TUNED).read_text())["grid"] if (path / TUNED).is_file() else {}
-    return RunInfo(str(path), recipe, card, tuple(kept), tuple(others), speed, grid)
+    return replace(run, measurements=tuple(kept), left_out=tuple(others))
+
+
+def run_info(folder: Path) -> RunInfo:
+    """A run without its measurements.
+
+    Raises:
+        InputError: every file that cannot be read.
+    """
+    problems: list[Problem] = []
+    with collect(problems):
+        recipe = validated_recipe(folder)
+    with collect(problems):
+        card = read_card(folder)
+    with collect(problems):
+        speed = training_speed(folder / METRICS)
+    if problems:
+        raise InputError(problems)
+    grid = json.loads((folder / TUNED).read_text())["grid"] if (folder / TUNED).is_file() else {}
+    return RunInfo(str(folder), recipe, card, speed=speed, grid=grid)
 
 
 def validated_recipe(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from zoo.figures.grid import Columns
 from zoo.figures.style import check_panels, content
 from zoo.files import atomic_write, read_text
 from zoo.recipe.tree import read_value
-from zoo.reports.page import Picture, Section, page
+from zoo.reports.page import PageSection, Picture, page
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 MOST = 8
@@ -134,5 +134,5 @@ def figure_page(columns: Columns, title: str) -> str:
     for row in grid.by_key(columns).values():
         picture = content(grid.grid({label: [panel] for label, panel in row.items()}), ".svg")
         about = next(iter(row.values()))
-        sections.append(Section(about.title, [Picture(picture, about.caption)]))
+        sections.append(PageSection(about.title, [Picture(picture, about.caption)]))
     return page(f"{', '.join(columns)}: {title}", sections)
