@@ -56,7 +56,7 @@ def test_only_documents_that_all_read_the_same_bytes_of_count(model):
     one = apart(report.summary, "theirs", 16)
     expected = [0.1 * n / math.log(2) for n in (31.0, 18.0)]
     assert (one.low, one.high) == pytest.approx(interval_of_ratio(expected, [90, 63]))
-    said = " ".join(caveat.line for caveat in report.caveats)
+    said = " ".join(report.caveats)
     assert "2 of up to 4 documents were scored by all in the same bytes" in said
     assert "bytes per token: 15.30 for ours, 25.50 for theirs" in said
 
@@ -83,7 +83,7 @@ def test_missing_facts_of_an_imported_model_are_reported(model):
         known[key] = value
     known["tokens_seen"] = 0  # null is read where the card allows it
     file.write_text(json.dumps(known))
-    said = "\n".join(caveat.line for caveat in build(runs, models=True).caveats)
+    said = "\n".join(build(runs, models=True).caveats)
     assert "from: trained here in ours; hub/llama in theirs" in said
     assert "trained on: cccccccccccc in ours; not known in theirs" in said
     assert "theirs may have been trained on this text" in said

@@ -12,7 +12,6 @@ import torch
 import yaml
 
 import zoo
-from zoo.comparison.caveats import Caveat
 from zoo.errors import InputError
 from zoo.notebook.comparison import Comparison
 
@@ -129,7 +128,7 @@ def test_results_are_a_row_for_each_measure(runs):
 def test_labels_are_escaped(runs):
     comparison = zoo.compare(runs)
     report = comparison.report
-    verdict, caveats = ("<script>alert(1)</script>",), (Caveat("x", "<script>alert(2)</script>"),)
+    verdict, caveats = ("<script>alert(1)</script>",), ("<script>alert(2)</script>",)
     comparison = Comparison(replace(report, title='"><script>', verdict=verdict, caveats=caveats))
     assert "<script>" not in comparison._repr_html_()
 
@@ -146,7 +145,7 @@ def test_wrong_input_raises_an_input_error(runs, monkeypatch):
         (lambda: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
         (lambda: zoo.evaluate([]), "^which runs"),
         (lambda: zoo.compare(runs, models=True), "^these models have no scores in common"),
-        (lambda: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
+        (lambda: zoo.compare(runs, lengths=[99]), "was not evaluated so"),
         (lambda: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
         (lambda: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),
         (lambda: zoo.fit(runs[0].recipe, out="runs/first"), "already holds a run"),

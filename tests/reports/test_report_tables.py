@@ -2,8 +2,6 @@
 
 import csv
 import io
-import json
-import re
 
 import numpy as np
 import pytest
@@ -123,25 +121,6 @@ def test_a_forced_comparison_is_marked(write_run):
     assert {row["comparable"] for row in rows_of(good)} == {"yes"}
 
 
-def test_csv_holds_every_curve_length_and_protocol(matrix):
-    runs, values = matrix
-    report = build(runs)
-    rows = rows_of(report)
-    assert len(rows) == 3 * 2
-    for row in rows:
-        own = values[row["encoding"]][:, 0 if row["length"] == "16" else 1]
-        assert float(row["mean"]) == pytest.approx(own.mean(), rel=1e-12)
-        assert row["sd"] == "" if len(own) == 1 else float(row["sd"]) == pytest.approx(own.std(ddof=1))
-        assert (int(row["seeds"]), int(row["measured"]), int(row["count"])) == (
-            len(own),
-            len(own),
-            7,
-        )
-        assert row["counted"] == "documents" and json.loads(row["parameters"]) == {}
-        assert float(row["evaluation_tokens_per_second"]) == 1000 + int(row["length"])
-        assert (row["measure"], row["train_length"], row["added_parameters"]) == ("bits_per_byte", "16", "0")
-
-
 def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them(tmp_path):
     def shown(lengths, trained):
         rows = [text_row(length) | {"train_length": trained} for length in lengths]
@@ -157,12 +136,9 @@ def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_th
 
 
 def test_a_run_called_like_a_tag_is_text(write_run):
-    run = write_run("a").rename("runs/<script>*x*")
-    runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
-    text = markdown(build(runs))
-    # A command, which is indented code, is not escaped.
-    assert "<script>" not in re.sub(r"^ {6}.*", "", text, flags=re.MULTILINE)
-    assert "runs/&lt;script&gt;\\*x\\*: not" in text and "evaluate 'runs/<script>*x*' --protocol" in text
+    run = write_run("a", speeds=()).rename("runs/<script>*x*")
+    text = markdown(build([run, write_run("b", "rope")]))
+    assert "<script>" not in text and "runs/&lt;script&gt;\\*x\\*: no train" in text
 
 
 def test_every_curve_is_reported_beside_its_own_trained_length(write_run):
