@@ -7,7 +7,8 @@
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
 is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. A study with a
-grid has an entry for each setting of the grid. When an entry is complete, it is stored as
+grid has an entry for each setting of the grid. One with readings evaluates each checkpoint on other data too;
+`scripts/leaderboard.py` writes a page for each reading. When an entry is complete, it is stored as
 `scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is deleted. Stored entries are
 skipped: delete a file to measure the entry again.
 
