@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
-from zoo.fields import Affects, Flag, Number, Positive, Section, Seed, Text
+from zoo.recipe.fields import Affects, Flag, Number, Positive, Section, Seed, Text
 from zoo.recipe.sections import (
     BASES,
     DataConfig,

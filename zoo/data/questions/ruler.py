@@ -19,7 +19,7 @@ from zoo.data.questions.text import (
     number_of,
 )
 from zoo.errors import InputError, Problem
-from zoo.fields import AtLeastTwo, Positive
+from zoo.recipe.fields import AtLeastTwo, Positive
 from zoo.registry import register
 
 DIGITS = 5  # of the number that a chain of variables begins with
