@@ -13,6 +13,8 @@ zoo.results(["runs/a", "runs/b"])                  all measurements, a pandas Da
 zoo.compare(["runs/a", "runs/b"])                  a picture and tables, in a notebook
 zoo.report(["runs/a", "runs/b"])                   everything that is known of them, on a page
 
+encoding = zoo.encoding("fire", d_model=512, num_heads=8, num_layers=6, length=1024)    in your own model
+
 @zoo.register("mine")              one of your own
 class Mine(zoo.Encoding): ...
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from zoo.errors import InputError as InputError
     from zoo.errors import RunError as RunError
     from zoo.evaluation.protocols.protocol import Protocol as Protocol
+    from zoo.models.standalone import encoding as encoding
     from zoo.notebook.commands import compare as compare
     from zoo.notebook.commands import evaluate as evaluate
     from zoo.notebook.commands import fit as fit
@@ -57,6 +60,7 @@ _MODULES = {
     "zoo.encodings.wrapper": ["Wrapper"],
     "zoo.errors": ["InputError", "RunError"],
     "zoo.evaluation.protocols.protocol": ["Protocol"],
+    "zoo.models.standalone": ["encoding"],
     "zoo.notebook.commands": ["compare", "evaluate", "fit", "report", "results"],
     "zoo.registry": ["register"],
     "zoo.runs.load": ["load"],

@@ -50,7 +50,7 @@ def tried(mapping, forgetful_registry):
 
 
 @pytest.mark.parametrize(("name", "line", "expected"), [
-    ("misspelled_hook", 13, "'biass' is not used by the model; did you mean the hook 'bias'?"),
+    ("misspelled_hook", 13, "nothing reads 'biass'; did you mean the hook 'bias'?"),
     ("head_missing", 21, "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is needed"),
     ("embed_too_wide", 14, "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
     ("queries_too_narrow", 13, "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4 wide"),

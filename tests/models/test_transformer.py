@@ -214,3 +214,13 @@ def test_tokens_of_another_shape_are_refused(model_of):
     for shape in ((5,), (0, 5), (2, 0), (1, 2, 3)):
         with pytest.raises(ValueError, match=r"\[batch, length\]"):
             model_of("none")(torch.zeros(shape, dtype=torch.long))
+
+
+def test_states_of_all_layers_end_in_the_output(model_of, tokens):
+    model, row = model_of("rope"), tokens(2, 9)
+    states = model.hidden(row, all_layers=True)
+    torch.testing.assert_close(states[0], model.tokens(row))
+    torch.testing.assert_close(states[-1], model.hidden(row))
+    blocks = model.blocks
+    contexts = model.encoding.of_layer(model.encoding.contexts(2, 9, row.device), 0)
+    torch.testing.assert_close(states[1], blocks[0](states[0], model.encoding.layer(0), contexts))

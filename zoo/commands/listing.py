@@ -18,12 +18,12 @@ from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, learned_param
 from zoo.errors import InputError, nearest, shorten
 from zoo.files import read_text, shortest
 from zoo.recipe.encoding import encoding_label
-from zoo.recipe.reader import read_recipe
+from zoo.recipe.reader import LOCAL, SHIPPED, find_recipe, read_recipe, shown
 from zoo.recipe.tree import MAX_BYTES, read_file
 from zoo.registry import Description
 from zoo.runs.card import read_card
 
-RECIPES, RUNS = Path("recipes"), Path("runs")
+RUNS = Path("runs")
 SIZE = f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH}"
 LEGEND = (
     f"parameters: learned, at {SIZE}",
@@ -207,27 +207,26 @@ _COLUMNS: dict[str, tuple[registry.Registry, dict[str, Callable[[Description], s
 
 
 def _recipes(pattern: str | None) -> str:
-    # Without such a folder here: that of a checkout, next to the package.
-    folder = RECIPES if RECIPES.is_dir() else Path(__file__).parents[2] / RECIPES
+    folder = LOCAL if LOCAL.is_dir() else SHIPPED
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     # A base recipe can be run by itself, with the encoding from `--set`.
     files |= {f"base/{file.stem}": file for file in sorted(folder.glob("base/*.yaml"))}
     if not files:
-        raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
+        raise InputError(f"{LOCAL}/: no recipes here (*.yaml)")
     header = ("file", "encoding", "model", "data", "length", "steps", "description")
     return table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
 
 
 def _recipe(file: Path) -> Row:
-    shown = shortest(file)
+    name = str(shown(file))
     try:
         recipe = read_recipe(file)
     except InputError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return shown, "broken", "", "", "", "", f"{error.problems[0]}{more}"
+        return name, "broken", "", "", "", "", f"{error.problems[0]}{more}"
     label, length = encoding_label(recipe.model.encoding), str(recipe.data.sequence_length)
     steps = str(recipe.trainer.max_steps)
-    return shown, label, recipe.model.kind, recipe.data.name, length, steps, _first_comment(file)
+    return name, label, recipe.model.kind, recipe.data.name, length, steps, _first_comment(file)
 
 
 def _first_comment(file: Path) -> str:
@@ -239,7 +238,7 @@ def _first_comment(file: Path) -> str:
         if comment and not comment.startswith(("python -m zoo", "zoo ")):
             return comment
     base = read_file(file).values.get("base")
-    return _first_comment(file.parent / base) if base else ""
+    return _first_comment(find_recipe(file.parent / base, base)) if base else ""
 
 
 def _runs(pattern: str | None) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -37,27 +40,42 @@ LONGEST = 65
 
 @law(
     SPELLED,
-    "No unused public name of the class is close to the name of a hook or an attribute of `Encoding`.",
+    "Every public name of the class is a hook or an attribute of `Encoding`, or its own code reads it.",
     needs=(),
 )
 def spelled_right(subject: Subject) -> Iterator[Outcome]:
     known = [name for name in (*vars(Encoding), *Encoding.__annotations__) if name[0] != "_"]
-    classes = {type(part) for part in subject.stack.modules() if isinstance(part, Encoding)}
-    for cls in classes:
-        codes = [getattr(getattr(value, "fget", value), "__code__", None) for value in vars(cls).values()]
-        used = {name for code in codes if code for name in code.co_names}
-        for name in vars(cls):
-            near = difflib.get_close_matches(name, known, 1, 0.8)
-            # A class that has the hook too did not misspell it.
-            if not near or near[0] in vars(cls) or name[0] == "_" or name in used or hasattr(Encoding, name):
-                continue
-            kind = "hook" if near[0] in HOOKS else "attribute"
-            yield failed(
-                f"{name!r} is not used by the model; did you mean the {kind} {near[0]!r}? (a name of your "
-                f"own begins with _)",
-                _line_of(cls, name),
-            )
+    for cls in {type(part) for part in subject.stack.modules() if isinstance(part, Encoding)}:
+        unread = sorted(_unread(cls) - {*known, "name"})
+        if not unread:
+            continue
+        near = {
+            name: found[0] for name in unread if (found := difflib.get_close_matches(name, known, 1, 0.8))
+        }
+        hints = [f"the {'hook' if one in HOOKS else 'attribute'} {one!r}" for one in near.values()]
+        hint = f"did you mean {' and '.join(hints)}?" if hints else f"the hooks are {', '.join(HOOKS)}"
+        named = ", ".join(map(repr, unread))
+        where = _line_of(cls, next(iter(near), unread[0]))
+        yield failed(f"nothing reads {named}; {hint} (a name of your own begins with _)", where)
     yield passed()
+
+
+def _unread(cls: type[Encoding]) -> set[str]:
+    """Public names that a class has or sets on itself, and that no code in its files reads."""
+    own = cls.__mro__[: cls.__mro__.index(Encoding)]
+    trees = {file: ast.parse(Path(file).read_text()) for file in map(inspect.getsourcefile, own) if file}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    names = [node for node in nodes if isinstance(node, ast.Attribute | ast.Name)]
+    of = [getattr(node, "attr", None) or getattr(node, "id", "") for node in names]
+    read = {name for node, name in zip(names, of, strict=True) if isinstance(node.ctx, ast.Load)}
+    set_on_self = {
+        name
+        for node, name in zip(names, of, strict=True)
+        if isinstance(node.ctx, ast.Store) and isinstance(getattr(node, "value", None), ast.Name)
+        and node.value.id == "self"
+    }  # fmt: skip
+    defined = {name for one in own for name in vars(one)}
+    return {name for name in (defined | set_on_self) - read if name[0] != "_"}
 
 
 def _line_of(cls: type[Encoding], name: str = "") -> str:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
+from zoo.encodings.base import (
+    AttentionContext,
+    Encoding,
+    Size,
+    longest_document,
+    positions_by_document,
+    softmax,
+)
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
 from zoo.seeds import seed_of
+
+if TYPE_CHECKING:
+    from zoo.models.cache import Cache
 
 Made = TypeVar("Made")
 Spec = dict[str, Any]
@@ -101,6 +111,81 @@ class EncodingStack(nn.Module):
                     shared[key] = one
                 made[-1].append(one)
         return made
+
+    def contexts(
+        self,
+        batch: int,
+        length: int,
+        device: torch.device,
+        keep: Tensor | None = None,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        documents: Tensor | None = None,
+    ) -> list[list[AttentionContext]]:
+        """The context of each instance in one forward pass (see `each`), without the window of a layer.
+
+        Args:
+            batch, length, device: of the new tokens, B and T.
+            keep, cache, positions, documents: as in `Transformer.forward`. A cache takes the new tokens in.
+
+        Raises:
+            ValueError: longer than the encodings can take, also with a cache, or documents with one of the
+                others.
+        """
+        past = 0 if cache is None else cache.length
+        self._check_length(past + length, cache is not None, documents)
+        if documents is not None:
+            if keep is not None or cache is not None or positions is not None:
+                raise ValueError("separate documents go with no padding, no cache and no positions")
+            positions = torch.arange(length, device=device) - documents
+        if keep is None and cache is not None and cache.keep is not None:
+            keep = torch.ones(batch, length, dtype=torch.bool, device=device)
+        keep_BS = keep if cache is None or keep is None else cache.extend_keep(keep)
+        if positions is not None:
+            ids_BT = positions
+        elif keep_BS is None:
+            ids_BT = torch.arange(past, past + length, device=device)
+        else:
+            # Padding is not counted: the first token after it is at position 0.
+            ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
+        if cache is not None:
+            cache.length += length
+        plain = AttentionContext(
+            q_pos=ids_BT,
+            k_pos=ids_BT if cache is None else cache.extend_positions(self, ids_BT),
+            query_offset=past,
+            causal=self.size.causal,
+            keep=keep_BS,
+            documents=documents,
+            consecutive=keep_BS is None and positions is None and (cache is None or cache.consecutive),
+        )
+        if cache is not None:
+            cache.consecutive = plain.consecutive
+
+        def context_of(encoding: Encoding) -> AttentionContext:
+            if not encoding.uses("positions"):
+                return plain
+            if documents is None:
+                pos = encoding.positions(ids_BT, batch)
+            else:
+                pos = positions_by_document(encoding, ids_BT)
+            k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
+            return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
+
+        return self.each(context_of)
+
+    def _check_length(self, length: int, cached: bool, documents: Tensor | None) -> None:
+        limit = self.max_length
+        if limit is not None and documents is not None and length > limit:
+            length = longest_document(documents)
+        if limit is not None and length > limit:
+            raise ValueError(f"a sequence of {length} tokens, but the encoding ends at {limit}")
+        limit = self.max_cached_length
+        if cached and limit is not None and length > limit:
+            raise ValueError(
+                f"a sequence of {length} tokens with a cache, but beyond {limit} the positions of "
+                f"this encoding depend on the full length: run it without a cache"
+            )
 
     def embed(self, x: Tensor, contexts: Sequence[Sequence[AttentionContext]]) -> Tensor:
         """The token vectors that enter the first layer. `contexts` holds one for each instance."""

@@ -76,35 +76,57 @@ class Attention(nn.Module):
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor, ScoreTerms]:
         """Queries and keys as they are multiplied, values, and the terms added to the products."""
-        read = layer.read(x_BTE)
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))
         parts = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 2)
         q_BHTD, k_BGSD, v_BGSD = (part.transpose(1, 2) for part in parts)
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTD, k_BGSD = self.q_norm(q_BHTD).to(v_BGSD.dtype), self.k_norm(k_BGSD).to(v_BGSD.dtype)
+        return encoded(q_BHTD, k_BGSD, v_BGSD, x_BTE, layer, contexts, cache, self.logit_scale)
+
+
+def encoded(
+    q_BHTD: Tensor,
+    k_BGSD: Tensor,
+    v_BGSD: Tensor,
+    x_BTE: Tensor | None,
+    layer: LayerEncodings,
+    contexts: Sequence[AttentionContext],
+    cache: LayerCache | None = None,
+    logit_scale: LogitScale | None = None,
+) -> tuple[Tensor, Tensor, Tensor, ScoreTerms]:
+    """Projections of new tokens as a layer's encodings change them, and the terms added to their products.
+
+    Args:
+        q_BHTD, k_BGSD, v_BGSD: of the new tokens; the cache has the earlier ones.
+        x_BTE: what they were projected from; None only if no encoding has features.
+        contexts: one for each encoding of the layer.
+
+    Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D], the terms.
+    """
+    read = layer.read(x_BTE)
+    if cache is not None:
+        v_BGSD = cache.append("values", v_BGSD, -2)
+        read = [None if r is None else cache.append(("read", i), r, 1) for i, r in enumerate(read)]
+    kept = LayerCache(q_BHTD.shape[2]) if cache is None else cache
+    contexts = [
+        replace(context, features=r, layer_cache=kept) for context, r in zip(contexts, read, strict=True)
+    ]
+    groups = q_BHTD.shape[1] // k_BGSD.shape[1]
+    content: tuple[Tensor, Tensor] | None = None
+    if cache is not None and layer.rotation_is_final and groups == 1:
+        # Rotated once and kept so; a rotation may differ between the heads that share a key.
+        if layer.reads_content:
+            content = q_BHTD, cache.append("keys", k_BGSD, -2)
+        q_BHTD, k_BGSD = layer.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
+        k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
+    else:
         if cache is not None:
-            v_BGSD = cache.append("values", v_BGSD, -2)
-            read = [None if r is None else cache.append(("read", i), r, 1) for i, r in enumerate(read)]
-        kept = LayerCache(x_BTE.shape[1]) if cache is None else cache
-        contexts = [
-            replace(context, features=r, layer_cache=kept) for context, r in zip(contexts, read, strict=True)
-        ]
-        groups = self.num_heads // self.num_kv_heads
-        content: tuple[Tensor, Tensor] | None = None
-        if cache is not None and layer.rotation_is_final and groups == 1:
-            # Rotated once and kept so; a rotation may differ between the heads that share a key.
-            if layer.reads_content:
-                content = q_BHTD, cache.append("keys", k_BGSD, -2)
-            q_BHTD, k_BGSD = layer.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
-            k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
-        else:
-            if cache is not None:
-                k_BGSD = cache.append("keys", k_BGSD, -2)
-            k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
-            content = q_BHTD, k_BHSD
-            q_BHTD, k_BHSD = layer.rotate(q_BHTD, k_BHSD, contexts)
-        row_scale = None
-        if self.logit_scale is not None:
-            row_scale = self.logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
-        return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(layer, contexts, content, row_scale=row_scale)
+            k_BGSD = cache.append("keys", k_BGSD, -2)
+        k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
+        content = q_BHTD, k_BHSD
+        q_BHTD, k_BHSD = layer.rotate(q_BHTD, k_BHSD, contexts)
+    row_scale = None
+    if logit_scale is not None:
+        row_scale = logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
+    return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(layer, contexts, content, row_scale=row_scale)

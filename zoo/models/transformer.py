@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document, positions_by_document
+from zoo.encodings.base import AttentionContext, Size
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
@@ -187,15 +187,19 @@ class Transformer(nn.Module):
         cache: Cache | None = None,
         positions: Tensor | None = None,
         documents: Tensor | None = None,
+        all_layers: bool = False,
     ) -> Tensor:
-        """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
+        """The normalised output of the last layer, [B,T,E]; arguments as in `forward`.
+
+        With `all_layers`, what enters each layer and then this output: [layers + 1,B,T,E].
+        """
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
-        past = 0 if cache is None else cache.length
-        self._check_length(past + tokens.shape[1], cache is not None, documents)
-        contexts = self._contexts(tokens, keep, cache, positions, past, documents)
+        contexts = self.encoding.contexts(*tokens.shape, tokens.device, keep, cache, positions, documents)
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
+        entering = []
         for index, block in enumerate(self.blocks):
+            entering.append(x_BTE)
             layer = self.encoding.layer(index)
             past_layer = None if cache is None else cache.layers[index]
             layer_contexts, window = self.encoding.of_layer(contexts, index), self.windows[index]
@@ -205,7 +209,8 @@ class Transformer(nn.Module):
                 x_BTE = checkpoint(_by_itself, block, x_BTE, layer, layer_contexts, use_reentrant=False)
             else:
                 x_BTE = block(x_BTE, layer, layer_contexts, past_layer)
-        return self.final_norm(x_BTE)
+        x_BTE = self.final_norm(x_BTE)
+        return torch.stack([*entering, x_BTE]) if all_layers else x_BTE
 
     @torch.no_grad()
     def attention(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -231,70 +236,6 @@ class Transformer(nn.Module):
             for handle in handles:
                 handle.remove()
         return torch.stack(weights)
-
-    def _check_length(self, length: int, cached: bool, documents: Tensor | None) -> None:
-        limit = self.encoding.max_length
-        if limit is not None and documents is not None and length > limit:
-            length = longest_document(documents)
-        if limit is not None and length > limit:
-            raise ValueError(f"a sequence of {length} tokens, but the encoding ends at {limit}")
-        limit = self.encoding.max_cached_length
-        if cached and limit is not None and length > limit:
-            raise ValueError(
-                f"a sequence of {length} tokens with a cache, but beyond {limit} the positions of "
-                f"this encoding depend on the full length: run it without a cache"
-            )
-
-    def _contexts(
-        self,
-        tokens: Tensor,
-        keep: Tensor | None,
-        cache: Cache | None,
-        positions: Tensor | None,
-        past: int,
-        documents: Tensor | None = None,
-    ) -> list[list[AttentionContext]]:
-        """The context of each instance of each encoding, without the window of its layer."""
-        batch, length = tokens.shape
-        if documents is not None:
-            if keep is not None or cache is not None or positions is not None:
-                raise ValueError("separate documents go with no padding, no cache and no positions")
-            positions = torch.arange(length, device=tokens.device) - documents
-        if keep is None and cache is not None and cache.keep is not None:
-            keep = torch.ones_like(tokens, dtype=torch.bool)
-        keep_BS = keep if cache is None or keep is None else cache.extend_keep(keep)
-        if positions is not None:
-            ids_BT = positions
-        elif keep_BS is None:
-            ids_BT = torch.arange(past, past + length, device=tokens.device)
-        else:
-            # Padding is not counted: the first token after it is at position 0.
-            ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
-        if cache is not None:
-            cache.length += length
-        plain = AttentionContext(
-            q_pos=ids_BT,
-            k_pos=ids_BT if cache is None else cache.extend_positions(self.encoding, ids_BT),
-            query_offset=past,
-            causal=self.causal,
-            keep=keep_BS,
-            documents=documents,
-            consecutive=keep_BS is None and positions is None and (cache is None or cache.consecutive),
-        )
-        if cache is not None:
-            cache.consecutive = plain.consecutive
-
-        def context_of(encoding: Encoding) -> AttentionContext:
-            if not encoding.uses("positions"):
-                return plain
-            if documents is None:
-                pos = encoding.positions(ids_BT, batch)
-            else:
-                pos = positions_by_document(encoding, ids_BT)
-            k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
-            return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
-
-        return self.encoding.each(context_of)
 
 
 class Decoder(Transformer):

@@ -26,6 +26,9 @@ from zoo.recipe.tree import (
 )
 from zoo.recipe.validation import validate
 
+LOCAL, SHIPPED = Path("recipes"), Path(__file__).parent / "shipped"
+"""Where recipes are found by name: in the working directory, and those that come with the zoo."""
+
 Sets = Sequence[str] | Mapping[str, Any]
 """Changes to a recipe: `key=value` texts as of `--set`, or a mapping of (dotted) keys to values."""
 Setting = tuple[str, KeyPath, Any]
@@ -36,7 +39,8 @@ def read_recipe(path: str | Path, sets: Sets = ()) -> Recipe:
     """Read and check a recipe file: a training run.
 
     Args:
-        path: the YAML file. Its `base` and its `plugins` are relative to it.
+        path: the YAML file, or the name of a recipe (see `find_recipe`). Its `base` and its `plugins` are
+            relative to it.
         sets: changes laid over the file, for example `trainer.max_steps=100`; a path in them is relative to
             the working directory.
 
@@ -101,6 +105,7 @@ def validate_trainable(recipe: Recipe) -> None:
 def read_tree(path: Path, sets: Sets) -> Tree:
     """A recipe file over its base, with the sets over both; not validated."""
     settings = _parse_sets(sets)
+    path = find_recipe(path)
     if not path.exists():
         hint = _near_file(path) or "; `zoo list recipes` lists them"
         raise InputError(Problem(f"no such recipe file{hint}", where=os.path.normpath(path)))
@@ -124,6 +129,18 @@ def read_tree(path: Path, sets: Sets) -> Tree:
     return tree
 
 
+def find_recipe(path: Path, name: str | Path | None = None) -> Path:
+    """The file of a recipe: a path, or else a name in `LOCAL` or in `SHIPPED`, where `.yaml` may be left out.
+
+    Returns the path itself if there is no such file.
+    """
+    name = Path(path if name is None else name)
+    inside = Path(*name.parts[1:]) if name.parts[:1] == LOCAL.parts else name
+    tried = [path, *(folder / inside for folder in (LOCAL, SHIPPED))]
+    files = [file for one in tried for file in (one, one.with_name(f"{one.name}.yaml"))]
+    return path if path.exists() else next((file for file in files if file.is_file()), path)
+
+
 def name_of_file(path: Path) -> str:
     """The name of a run whose recipe does not give one: the file's, with dashes for what a name may not have.
 
@@ -137,7 +154,7 @@ def _read_base(tree: Tree, folder: Path) -> Tree:
     base = tree.values["base"]
     if not isinstance(base, str):
         raise InputError(tree.problem(("base",), f"must be the path of a file, got {describe_value(base)}"))
-    path = Path(os.path.normpath(folder / base))
+    path = Path(os.path.normpath(find_recipe(folder / base, base)))
     if not path.is_file():
         raise InputError(tree.problem(("base",), f"no file {path}{_near_file(path)}"))
     below = read_file(path)
@@ -151,10 +168,15 @@ def _read_base(tree: Tree, folder: Path) -> Tree:
 
 def _near_file(path: Path) -> str:
     """A hint at the nearest recipe file, in the folder of the path or in recipes/."""
-    folders = (Path("recipes"), Path("recipes/base"), path.parent)
+    folders = (SHIPPED, SHIPPED / "base", LOCAL, LOCAL / "base", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     near = nearest(path.stem, known)
-    return f"; did you mean {os.path.normpath(known[near])}?" if near else ""
+    return f"; did you mean {shown(known[near])}?" if near else ""
+
+
+def shown(file: Path) -> Path:
+    """A recipe's file as it can be given: one that comes with the zoo by its name."""
+    return file.relative_to(SHIPPED) if file.is_relative_to(SHIPPED) else Path(os.path.normpath(file))
 
 
 def _parse_sets(sets: Sets) -> list[Setting]:

@@ -1,0 +1,158 @@
+"""Encodings in a model that is not the zoo's.
+
+Tensors have their shape in their name: B batch, T new tokens, H query heads, G key heads, D head width,
+E model width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.stack import EncodingStack
+from zoo.errors import InputError
+from zoo.models.attention import encoded
+from zoo.models.cache import Cache
+from zoo.models.kernels import attend
+from zoo.recipe.encoding import check_encoding
+from zoo.recipe.tree import dotted
+
+
+def encoding(
+    spec: Any,
+    *,
+    d_model: int,
+    num_heads: int,
+    num_layers: int,
+    length: int,
+    head_dim: int | None = None,
+    causal: bool = True,
+    kernel: str = "auto",
+    seed: int = 0,
+) -> StandaloneEncoding:
+    """An encoding for the attention of your own model.
+
+        encoding = zoo.encoding("fire", d_model=512, num_heads=8, num_layers=6, length=1024)
+        x = encoding.embed(x)                            # before the first layer
+        out = encoding.attend(q, k, v, x=x, layer=3)     # in place of scaled_dot_product_attention
+
+    Args:
+        spec: as `model.encoding` of a recipe: a name, a mapping of a name and its options, or a list.
+        d_model, num_heads, num_layers: of your model.
+        length: the trained length in tokens.
+        head_dim: by default d_model / num_heads.
+        causal: whether a token sees itself and those before it only.
+        kernel: `auto`, or `sdpa`, `flex` or `reference` to insist on one.
+        seed: of the initial parameters.
+
+    Raises:
+        InputError: an unknown name or option, or an encoding that is not for a model of this size.
+    """
+    resolved, faults = check_encoding(spec, ())
+    if faults:
+        raise InputError(
+            "\n".join(f"{dotted(at)}: {fault}".removeprefix(": ") for at, fault in faults.items())
+        )
+    size = Size(d_model, num_heads, num_layers, length, causal, width_of_head=head_dim)
+    return StandaloneEncoding(EncodingStack(resolved, size, seed), kernel)
+
+
+class StandaloneEncoding(nn.Module):
+    """The encodings of all layers of a model, and the attention that they take part in; see `encoding`.
+
+    Its parameters are those of the encodings. Keep it in your model, so that an optimizer finds them.
+    """
+
+    def __init__(self, stack: EncodingStack, kernel: str = "auto"):
+        super().__init__()
+        self.stack, self.kernel = stack, kernel
+        instances = [one for slot in stack.slots for one in slot]
+        self.needs_embed = any(one.uses("embed") or one.uses("positions") for one in instances)
+        """Whether each forward pass has to begin with `embed`, for its vectors or its positions."""
+        self._contexts: list[list[AttentionContext]] | None = None
+        self._cache: Cache | None = None
+
+    def cache(self) -> Cache:
+        """An empty cache of keys and values to decode with, for `embed`."""
+        return Cache(self.stack.size.num_layers)
+
+    def embed(
+        self,
+        x_BTE: Tensor,
+        *,
+        keep: Tensor | None = None,
+        documents: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Begin a forward pass: token vectors [B,T,E] to those that enter the first layer.
+
+        The arguments hold for all layers. Without them, and unless `needs_embed`, it changes nothing.
+
+        Args:
+            keep: [B,T], False at padding, which no token sees and which has no position.
+            documents: [B,T], the row in which the document of each token begins: a token sees its own.
+            positions: [T] or [B,T], in place of 0, 1, 2 ...
+            cache: earlier tokens; these are appended.
+
+        Raises:
+            ValueError: longer than the encoding can take.
+        """
+        batch, length, _ = x_BTE.shape
+        self._contexts = self.stack.contexts(batch, length, x_BTE.device, keep, cache, positions, documents)
+        self._cache = cache
+        return self.stack.embed(x_BTE, self._contexts)
+
+    def attend(
+        self,
+        q_BHTD: Tensor,
+        k_BGTD: Tensor,
+        v_BGTD: Tensor,
+        *,
+        layer: int,
+        x: Tensor | None = None,
+        window: int | None = None,
+        scale: float | None = None,
+    ) -> Tensor:
+        """Attention of one layer with its encodings, [B,H,T,D].
+
+        Args:
+            q_BHTD, k_BGTD, v_BGTD: projections of the new tokens, not rotated. Query heads share key heads
+                where G is below H.
+            layer: from 0.
+            x: [B,T,E], what they were projected from; encodings with gates or other features need it.
+            window: the number of tokens that a query sees on each side it looks to, itself included.
+            scale: of the products, by default 1/sqrt(D).
+
+        Raises:
+            ValueError: `embed` did not begin this forward pass, or `x` is missing.
+        """
+        batch, _, length, width = q_BHTD.shape
+        encodings = self.stack.layer(layer)
+        if x is None and any(one.uses("read") for one in encodings.encodings):
+            raise ValueError(
+                "this encoding reads what queries and keys were projected from: attend(..., x=x)"
+            )
+        # A memo that outlives a layer would keep its graph from being computed again in a backward pass.
+        shared: dict = {}
+        contexts = [
+            replace(context, window=window, shared=shared)
+            for context in self.stack.of_layer(self._begun(batch, length, q_BHTD.device), layer)
+        ]
+        cache = None if self._cache is None else self._cache.layers[layer]
+        q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)
+        return attend(q_BHTD, k_BHSD, v_BHSD, scores, width**-0.5 if scale is None else scale, self.kernel)
+
+    def _begun(self, batch: int, length: int, device: torch.device) -> list[list[AttentionContext]]:
+        """The contexts of the forward pass that `embed` began, or of one that it need not begin."""
+        if self._contexts is None and not self.needs_embed:
+            return self.stack.contexts(batch, length, device)
+        if self._contexts is None or self._contexts[0][0].num_queries != length:
+            raise ValueError(
+                f"attention of {length} tokens without x = encoding.embed(x) before the first layer"
+            )
+        return self._contexts
