@@ -46,6 +46,7 @@ OPTIONS = [
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
+    {"name": "repo", "start": 1},
     {"name": "entmax", "alpha": 2.0},
     {"name": "entmax", "alpha": 1.25},
 ]

@@ -20,6 +20,8 @@ WRONG = {
     "fire": {"width": 0, "c": 0.0, "threshold": -1.0},
     "dpb": {"width": 0, "depth": 0},
     "path": {"rank": 0, "kernel": 0},
+    "selective_rope": {"base": 1.0, "rank": 0, "kernel": 0},
+    "repo": {"start": -1, "base": 1.0},
     "cope": {"max_positions": 1},
     "dape": {"hidden": 0},
     "shaw": {"max_distance": 0},

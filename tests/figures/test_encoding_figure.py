@@ -71,6 +71,12 @@ def test_every_kind_of_panel_is_drawn():
     assert 10_000 < len(content(made, ".svg")) < 10_000_000
 
 
+def test_layers_of_one_encoding_that_differ_have_panels_of_their_own():
+    (panels,) = columns({"name": "repo", "start": 3}, Sizes(length=20)).values()
+    titles = [panel.title for panel in panels if "Similarity" in panel.title]
+    assert [title.split("(")[1] for title in titles] == ["repo, layers from 0)", "repo, layers from 3)"]
+
+
 @pytest.mark.parametrize("layout, partial", [("half", 0.5), ("interleaved", 1.0)])
 def test_the_angles_are_those_of_the_frequencies(layout, partial):
     spec = {"name": "rope", "layout": layout, "partial": partial, "base": 100.0}

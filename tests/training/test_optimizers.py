@@ -71,6 +71,8 @@ DECAYED = {
     "deberta": {"keys", "queries"},
     "transformer_xl": {"project"},
     "path": {"down", "up", "strength.weight"},
+    "selective_rope": {"down", "up"},
+    "repo": {"gate.weight", "content.weight", "assign.weight"},
     "fox": {"gate.weight"},
     "cable": {"steps.weight"},
     "fire": {"hidden.weight", "out.weight"},

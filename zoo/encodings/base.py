@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Made = TypeVar("Made")
@@ -93,10 +94,13 @@ class AttentionContext:
 
     def own_keys(self) -> AttentionContext:
         """The same queries, with no other keys than those of their own tokens."""
-        keep, documents = (
-            None if x is None else x[:, self.query_offset :] for x in (self.keep, self.documents)
+        keep, documents, features = (
+            None if x is None else x[:, self.query_offset :]
+            for x in (self.keep, self.documents, self.features)
         )
-        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=None)
+        return replace(
+            self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=features
+        )
 
     @property
     def masks_by_sequence(self) -> bool:
@@ -122,15 +126,39 @@ class AttentionContext:
         )
 
     def running_sum(self, x: Tensor) -> Tensor:
-        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding."""
+        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding.
+
+        While decoding x may be that of the last keys alone: the sum then begins with the first of them.
+        """
         if self.keep is not None:
-            x = x * self.keep[..., None]
+            x = x * self.keep[:, -x.shape[1] :, None]
         if self.documents is None:
             return x.cumsum(1)
         # The sum before a document cancels between two of its tokens, and so needs no gradient.
         total = x.double().cumsum(1)
         before = (total - x).detach().gather(1, self.documents[..., None].expand_as(x))
         return (total - before).to(x.dtype)
+
+    def convolved(self, x: Tensor, taps: Tensor, start: int, stop: int) -> Tensor:
+        """The sum of x over a key and the tokens just before it, each times its tap, for the keys in rows
+        start..stop: [B,T,F].
+
+        x [B,N,F] is that of the keys before row `stop`, as many as the taps [K,F] reach; the last tap is the
+        key's own. Padding and tokens of other documents count as 0.
+        """
+        count, first = stop - start, stop - x.shape[1]
+        if self.keep is not None:
+            x = x * self.keep[:, first:stop, None]
+        if missing := len(taps) - 1 - (start - first):
+            x = F.pad(x, (0, 0, missing, 0))
+        if count == 1 and self.documents is None:
+            return (x * taps).sum(1, keepdim=True)
+        # Few taps: each a product is faster than a convolution.
+        parts = [x[:, i : i + count] * tap for i, tap in enumerate(taps)]
+        if self.documents is not None:
+            row, begin = torch.arange(start, stop, device=x.device), self.documents[:, start:stop]
+            parts = [part * (row - back >= begin)[..., None] for back, part in enumerate(parts[::-1])]
+        return sum(parts[1:], parts[0])
 
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
@@ -229,7 +257,8 @@ class Encoding(nn.Module):
     needs_offset: bool = True
     """Whether its `weights`, if it overrides them, depend on such a number and do not learn it themselves."""
     rotation_is_final: bool = False
-    """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
+    """`rotate` of a query or key depends on its own position and features alone: while decoding, a key is
+    rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
     """Own parameters that are the matrix of a linear map: they decay as the weights of `nn.Linear` do. Tables
     with a row for each position, distance or bucket do not, in `nn.Embedding` either."""

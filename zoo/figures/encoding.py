@@ -147,18 +147,23 @@ def panels_of(
             panel = replace(panel, caption=caption, color=color)
             if len(layers) > 1:
                 key = f"{panel.key}_{number + 1}" if number else panel.key
-                panel = replace(panel, key=key, title=f"{panel.title} ({name} layers)")
+                panel = replace(panel, key=key, title=f"{panel.title} ({name})")
             found.append(panel)
     return found
 
 
 def _layers(stack: EncodingStack) -> dict[str, list[Encoding]]:
     """The encodings of the first of all layers that have the same ones, by their names."""
-    found: dict[str, list[Encoding]] = {}
+    found: dict[tuple[Any, ...], tuple[str, int, list[Encoding]]] = {}
     for layer in range(stack.size.num_layers):
         encodings = stack.layer(layer).encodings
-        found.setdefault(" + ".join(map(_innermost, encodings)), encodings)
-    return found
+        names = " + ".join(map(_innermost, encodings))
+        found.setdefault((names, *(one.reads_positions for one in encodings)), (names, layer, encodings))
+    all_names = [names for names, *_ in found.values()]
+    return {
+        f"{names} layers" if all_names.count(names) == 1 else f"{names}, layers from {layer}": encodings
+        for names, layer, encodings in found.values()
+    }
 
 
 def _innermost(encoding: Encoding) -> str:

@@ -99,27 +99,14 @@ class PaTH(Encoding):
 
     def _reflections(self, context: AttentionContext, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """w [B,H,T,D] and beta [B,H,T] of the tokens in rows start..stop; 0 at padding."""
-        # The convolution sees a few tokens before.
         taps_KE = self.taps[:, 0].float().T
+        # The convolution sees a few tokens before.
         seen = slice(max(0, start - len(taps_KE) + 1), stop)
-        before = start - seen.start
         low, strength = context.features[:, seen].split((self.rank, self.size.num_heads), -1)
-        beta = 2 * strength[:, before:].sigmoid()
+        beta = 2 * strength[:, start - seen.start :].sigmoid()
         if context.keep is not None:
-            keep = context.keep[:, seen, None]
-            low, beta = low * keep, beta * keep[:, before:]
-        if before < len(taps_KE) - 1:
-            low = F.pad(low, (0, 0, len(taps_KE) - 1 - before, 0))
-        x_BTE = F.linear(low, self.up.float())
-        if stop - start == 1 and context.documents is None:
-            mixed_BTE = (x_BTE * taps_KE).sum(1, keepdim=True)
-        else:
-            # Few taps: each a product is faster than a convolution.
-            mixed = [x_BTE[:, i : i + stop - start] * tap_E for i, tap_E in enumerate(taps_KE)]
-            if context.documents is not None:
-                row, begin = torch.arange(start, stop, device=low.device), context.documents[:, start:stop]
-                mixed = [one * (row - back >= begin)[..., None] for back, one in enumerate(mixed[::-1])]
-            mixed_BTE = sum(mixed[1:], mixed[0])
+            beta = beta * context.keep[:, start:stop, None]
+        mixed_BTE = context.convolved(F.linear(low, self.up.float()), taps_KE, start, stop)
         w = F.silu(mixed_BTE).unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
         # Padding before a sequence has w = 0: no division by its length.
         return w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt(), beta.transpose(1, 2)
