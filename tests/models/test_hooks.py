@@ -2,8 +2,8 @@
 
 import torch
 
-from zoo.encodings.base import AttentionContext
-from zoo.encodings.stack import LayerEncodings
+from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models.kernels import attend, attention_weights
 from zoo.models.scores import ScoreTerms
 
@@ -17,6 +17,13 @@ def attention_of(encoding, q, k, v, **context):
         ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos, **context)]),
         q.shape[-1] ** -0.5,
     )
+
+
+def test_a_value_of_an_encoding_that_is_gone_serves_no_other():
+    context = AttentionContext(torch.arange(3), torch.arange(3))
+    for number in range(20):
+        encoding = build_encoding("none", Size(8, 2, 1, 4, True))
+        assert context.once(encoding, context.q_pos, lambda _, number=number: number) == number
 
 
 def test_equal_forget_gates_are_alibi(plugins, model_of, tokens):

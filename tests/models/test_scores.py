@@ -94,10 +94,3 @@ def test_layers_with_a_bias_of_their_own_keep_no_mask(model_of, tokens, monkeypa
     for spec, kept in (("alibi", 1), ("fire", 0), ({"name": "interleave", "pattern": ["alibi"]}, 0)):
         keys = shared_after(model_of(spec), tokens(1, 12), monkeypatch)
         assert len([key for key in keys if key[0] in ("mask", "line")]) == kept, spec
-
-
-def test_a_value_of_an_encoding_that_is_gone_serves_no_other(size_of):
-    context = AttentionContext(torch.arange(3), torch.arange(3))
-    for number in range(20):
-        encoding = build_encoding("none", size_of())
-        assert context.once(encoding, context.q_pos, lambda _, number=number: number) == number

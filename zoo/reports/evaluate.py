@@ -17,8 +17,8 @@ from zoo.files import shortest
 from zoo.launch.ranks import is_first_process
 from zoo.reports.run_folder import show_results
 from zoo.runs.card import read_card
+from zoo.runs.checkpoint_file import find_checkpoint
 from zoo.runs.folder import kept_checkpoints
-from zoo.runs.load import find_checkpoint
 
 
 def evaluate(

@@ -32,7 +32,7 @@ def names_of_biases():
 
     for name in registry.encodings.names():
         described, cls = registry.encodings.describe(name), registry.encodings.load(name)
-        alone = not any(registry.holds_wrapped(option.annotation) for option in described.options)
+        alone = not described.wrapping
         adds = overrides(cls, ("bias", "bias_table")) and not overrides(cls, REFUSED)
         if alone and adds and described.decoder and not cls.replaces:
             yield name
