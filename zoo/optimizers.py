@@ -10,7 +10,7 @@ from torch import nn
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.fields import AboveZero, Decay, NotNegative
+from zoo.recipe.fields import AboveZero, Decay, NotNegative
 from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 

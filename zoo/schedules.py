@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from zoo import registry
-from zoo.fields import Fraction, Number
+from zoo.recipe.fields import Fraction, Number
 from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 

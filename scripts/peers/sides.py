@@ -29,9 +29,9 @@ from peers.libraries import BUILDERS
 from zoo.data import Dataset
 from zoo.data.blocks import Batched
 from zoo.data.source import DataSource
-from zoo.fields import Positive
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.recipe import Recipe, resolve
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 from zoo.reports.fit import fit
 from zoo.runs.folder import stored_recipe

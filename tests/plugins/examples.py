@@ -2,7 +2,7 @@
 
 DATASET = """
 import zoo
-from zoo.fields import AtLeastTwo
+from zoo.recipe.fields import AtLeastTwo
 
 
 @zoo.register.dataset("modular_sum")
@@ -106,7 +106,7 @@ import numpy as np
 
 import zoo
 from zoo.evaluation.protocols.text import WholeText, Windows
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 
 
 @zoo.register.protocol("window_ends")

@@ -9,7 +9,7 @@ from zoo.data import Dataset
 from zoo.data.draws import Chance, unit
 from zoo.data.questions import Questions
 from zoo.errors import InputError, Problem
-from zoo.fields import AtLeastTwo, Fraction, Positive
+from zoo.recipe.fields import AtLeastTwo, Fraction, Positive
 from zoo.registry import datasets, register
 
 if TYPE_CHECKING:

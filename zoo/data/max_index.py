@@ -13,8 +13,8 @@ from zoo.data import Dataset
 from zoo.data.blocks import Batched
 from zoo.data.draws import Draws, below, is_held_out
 from zoo.data.source import DataSource, GeneratedSource
-from zoo.fields import Positive
 from zoo.recipe import Recipe
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 BEGINNING, FEWEST = 16, 1200

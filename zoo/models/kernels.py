@@ -158,12 +158,7 @@ def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTe
 
 
 def _without_table(
-    q_BHTD: Tensor,
-    k_BHSD: Tensor,
-    v_BHSV: Tensor,
-    scores: ScoreTerms,
-    scale: float,
-    bias_BH1S: Tensor | None,
+    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, bias_BH1S: Tensor | None
 ) -> Tensor:
     """Attention of queries that see every key, or every key up to their own."""
     q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()

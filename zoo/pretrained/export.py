@@ -165,10 +165,7 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
         weights, loader = dict(task.state_dict()), ZooForCausalLM
     else:
         config = AutoConfig.for_model(
-            architecture.model_type,
-            vocab_size=vocab_size,
-            **special,
-            **architecture.write(section, length),
+            architecture.model_type, vocab_size=vocab_size, **special, **architecture.write(section, length)
         )
         own = {name.removeprefix("model."): value for name, value in dict(task.state_dict()).items()}
         weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from zoo import registry
-from zoo.fields import Affects, Section
+from zoo.recipe.fields import Affects, Section
 from zoo.recipe.schema import Recipe
 from zoo.recipe.trainer import LIGHTNING_FLAGS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoo import registry
-from zoo.fields import Section
+from zoo.recipe.fields import Section
 from zoo.recipe.schema import Recipe
 from zoo.recipe.sections import DataConfig, NamedConfig, OptimizerConfig, config_class
 from zoo.recipe.trainer import PRECISION_ALIASES, lightning_class

@@ -12,9 +12,9 @@ from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, hint
-from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.encoding import ENCODING, encodings_in
+from zoo.recipe.fields import float_to_int
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import MAX_TOKENS, construct, corpus_section, questions_section
 from zoo.recipe.trainer import PRECISION_ALIASES

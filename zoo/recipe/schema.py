@@ -19,7 +19,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from zoo.fields import Affects, Count, Flag, Number, Positive, Section, Seed, Text
+from zoo.recipe.fields import Affects, Count, Flag, Number, Positive, Section, Seed, Text
 from zoo.recipe.sections import (
     BASES,
     DataConfig,

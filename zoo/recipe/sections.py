@@ -15,8 +15,18 @@ from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, Valida
 
 from zoo import registry
 from zoo.errors import InputError, hint, shorten
-from zoo.fields import Affects, Count, CountOrFraction, Flag, Number, Positive, Section, Text, strict_type
 from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.fields import (
+    Affects,
+    Count,
+    CountOrFraction,
+    Flag,
+    Number,
+    Positive,
+    Section,
+    Text,
+    strict_type,
+)
 from zoo.recipe.tree import describe_value, dotted
 from zoo.registry import Description, Registry
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
-from zoo.fields import (
+from zoo.recipe.fields import (
     Affects,
     Count,
     CountOrFraction,

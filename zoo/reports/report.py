@@ -198,10 +198,15 @@ def about_runs(runs: Sequence[RunInfo]) -> dict[str, str]:
     return found | ({"runs": str(len(paths))} if len(paths) > 1 else {})
 
 
+def _asked_for(data: dict[str, Any]) -> int | None:
+    """The vocabulary in the recipe of a run whose card does not have its size."""
+    return None if data.get("tokenizer") else data.get("vocab_size")
+
+
 _ABOUT = {
     "task": lambda run: run.recipe["task"]["name"],
     "data": lambda run: run.recipe["data"]["name"],
-    "vocabulary": lambda run: run.card.get("vocab_size"),
+    "vocabulary": lambda run: run.card.get("vocab_size", _asked_for(run.recipe["data"])),
     "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
         **run.recipe["model"]
     ),

@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from zoo import registry
 from zoo.launch.ranks import is_first_process
@@ -19,13 +19,6 @@ from zoo.recipe.encoding import encodings_in
 Source = dict[str, Any]
 """{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it
 is not an encoding."""
-
-
-class CodeComparison(NamedTuple):
-    """Sentences on the classes that are missing, and the digests of those that have changed."""
-
-    missing: list[str]
-    digests: dict[str, str]
 
 
 def encoding_sources(encoding: Any) -> list[Source]:
@@ -68,17 +61,19 @@ def describe_changes(sources: Sequence[Source]) -> list[str]:
     ]
 
 
-def compare_code(card: dict[str, Any] | None, path: Path) -> CodeComparison:
+def compare_code(card: dict[str, Any] | None, path: Path) -> tuple[list[str], dict[str, str]]:
     """Compare the code of a training with the code that is registered now, and warn of changes.
 
     Args:
         path: the run or checkpoint that the warnings name.
+
+    Returns: sentences on the classes that are missing, and the digests of those that have changed.
     """
     sources = recorded_sources(card)
     for text in describe_changes(sources) if is_first_process() else ():
         print(f"warning: {path}: {text}", file=sys.stderr)
     digests = {f"code.{now['name']}": now["sha256"][:12] for _, now in _changed(sources)}
-    return CodeComparison(describe_missing(sources), digests)
+    return describe_missing(sources), digests
 
 
 def _registry(source: Source) -> registry.Registry:

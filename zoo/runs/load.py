@@ -107,19 +107,19 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
         recipe = resolve({**stored, "plugins": named}, sets, trained=True)
     except InputError as error:
         wrong = error
-    code = compare_code(card, path)  # a change may be the cause of an unknown option
+    missing, digests = compare_code(card, path)  # a change may be the cause of an unknown option
     try:
         if wrong is not None:
             # A plugin that was named and cannot be read has its own message.
             of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
-            raise InputError(wrong.problems if of_plugin or not code.missing else map(Problem, code.missing))
+            raise InputError(wrong.problems if of_plugin or not missing else map(Problem, missing))
         changed = _changes_of_model(stored, recipe) if sets else {}
         run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
         problems = error.problems
         raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
     # Results of other code are marked as changed.
-    run.task.changed = changed | code.digests
+    run.task.changed = changed | digests
     return run
 
 

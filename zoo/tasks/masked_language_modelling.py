@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import Tensor
 
-from zoo.fields import Number
+from zoo.recipe.fields import Number
 from zoo.registry import register
 from zoo.tasks.language_modelling import LanguageModelling
 

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.protocol import Execution, LengthPlan, build_protocol
 from zoo.launch.team import alone
+from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
 
 
@@ -30,7 +31,7 @@ class LengthCurve(Callback):
         self.step = 0
         self.plans: list[LengthPlan] = []
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
         self.step = trainer.global_step
         config = module.recipe.evaluate
         lengths = sorted(set(config.during.lengths or config.lengths or [module.recipe.data.sequence_length]))
@@ -45,9 +46,7 @@ class LengthCurve(Callback):
         module.train()
         self.plans = [plan for plan in plans[0].lengths if plan.score]
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
         step = trainer.global_step
         if step == self.step or step % module.recipe.evaluate.during.every_n_steps:
             return

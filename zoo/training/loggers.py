@@ -15,14 +15,13 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, raise_disk_full
-from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics_csv import read_metrics
 
 PROJECT = "positional-encoding-zoo"
 """The experiment of MLflow."""
-FOLDER_TAG, TRACKING_URI = "zoo.run_folder", "MLFLOW_TRACKING_URI"
+TRACKING_URI = "MLFLOW_TRACKING_URI"
 
 
 class CsvLog(Logger):
@@ -143,22 +142,16 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
     if not given:
         # MLflow 3 keeps numbers in files only with this variable.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    tags = {FOLDER_TAG: str(folder.absolute())}
-    run_id = None
-    if goes_on and is_first_process():
-        from mlflow.tracking import MlflowClient
-
-        client = MlflowClient(where)
-        experiment = client.get_experiment_by_name(PROJECT)
-        # The newest first. Not by a filter of MLflow's, in which a folder's name cannot have every character.
-        runs = client.search_runs([experiment.experiment_id]) if experiment else []
-        run_id = next((one.info.run_id for one in runs if tags.items() <= one.data.tags.items()), None)
+    kept = folder / "mlflow_run"
+    run_id = kept.read_text(encoding="utf-8") if goes_on and kept.is_file() else None
 
     class MLflowRun(MLFlowLogger):
+        @rank_zero_only
         def log_hyperparams(self, *given: Any, **named: Any) -> None:
             # MLflow refuses another value of a parameter, such as more steps.
             if run_id is None:
                 super().log_hyperparams(*given, **named)
+                kept.write_text(self.run_id, encoding="utf-8")
 
         def finalize(self, status: str = "success") -> None:
             super().finalize(status)
@@ -166,7 +159,7 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
             os.environ.pop(TRACKING_URI, None)
             os.environ.update({} if given is None else {TRACKING_URI: given})
 
-    return MLflowRun(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
+    return MLflowRun(PROJECT, name, tracking_uri=where, run_id=run_id)
 
 
 def logging_fault(error: Exception) -> InputError | None:

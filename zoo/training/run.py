@@ -33,12 +33,7 @@ from zoo.runs.folder import (
     validate_same_recipe,
     write_recipe,
 )
-from zoo.runs.init_from import (
-    Origin,
-    init_weights,
-    read_init_from,
-    validate_same_tokenizer,
-)
+from zoo.runs.init_from import Origin, init_weights, read_init_from, validate_same_tokenizer
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.auto import choose_auto

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 import zoo
-from zoo.fields import Fraction
+from zoo.recipe.fields import Fraction
 
 
 @zoo.register("clipped_softmax")

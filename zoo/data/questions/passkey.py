@@ -15,7 +15,7 @@ from zoo.data.questions.text import TextQuestions, TextQuestionsDataset
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"

@@ -10,16 +10,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from zoo.data.draws import Chance
-from zoo.data.questions.text import (
-    LONG_NAMES,
-    NAMES,
-    TextQuestions,
-    TextQuestionsDataset,
-    few_of,
-    number_of,
-)
+from zoo.data.questions.text import LONG_NAMES, NAMES, TextQuestions, TextQuestionsDataset, few_of, number_of
 from zoo.errors import InputError, Problem
-from zoo.fields import AtLeastTwo, Positive
+from zoo.recipe.fields import AtLeastTwo, Positive
 from zoo.registry import register
 
 DIGITS = 5  # of the number that a chain of variables begins with

@@ -21,8 +21,8 @@ from zoo.data.text.sample import WORDS
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.fields import Positive, Seed
 from zoo.recipe import Recipe
+from zoo.recipe.fields import Positive, Seed
 
 TRIED = 64
 """Examples that are drawn to find how many tokens the shortest need."""

@@ -22,8 +22,8 @@ from zoo.data.text.tokenizer import CHARACTERS, MASK, TOKENIZER, TextTokenizer, 
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
-from zoo.fields import AboveZero, Affects, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
+from zoo.recipe.fields import AboveZero, Affects, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe.sections import corpus_section
 from zoo.registry import register, tasks
 

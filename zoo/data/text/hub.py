@@ -22,16 +22,8 @@ def open_hub(
 ) -> Corpus:
     """The text of a dataset, in its splits by name; a single one is divided among all.
 
-    Args:
-        name: of the dataset, as `datasets.load_dataset` takes it.
-        config: its configuration.
-        revision: branch, tag or commit; if None, the newest when it is first read.
-        files: pattern of the files to fetch; if None, all of the configuration.
-        split: the one split to read, or a slice of it; if None, all.
-        column: the column with the text.
-
-    Raises:
-        InputError: when documents are read and the dataset is not available or has no such column.
+    The arguments are the options of the dataset `hub`. Documents raise InputError where the dataset is not
+    available or has no such column.
     """
     local = sorted(path for path in Path(name).rglob("*") if path.is_file())
     identity = ["hub", name, config, revision, files, split, column, *map(stamp, local)]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.fields import AboveOne
+from zoo.recipe.fields import AboveOne
 from zoo.registry import register
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import Size
 from zoo.encodings.bias.by_distance import ByDistance
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 MOST_LAYERS = 100  # of a network for a single number; built one by one, more would not come to an end

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
-from zoo.fields import AboveZero, Positive
+from zoo.recipe.fields import AboveZero, Positive
 from zoo.registry import register
 
 EPSILON = 1e-6

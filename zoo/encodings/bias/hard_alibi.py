@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.fields import Count
+from zoo.recipe.fields import Count
 from zoo.registry import register
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.fields import AboveZero
+from zoo.recipe.fields import AboveZero
 from zoo.registry import register
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
-from zoo.fields import AtLeastTwo
+from zoo.recipe.fields import AtLeastTwo
 from zoo.registry import register
 
 

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.wrapper import Wrapper
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 SLOPE = 0.01

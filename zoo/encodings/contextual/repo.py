@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from zoo.encodings.base import AttentionContext, Size
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
-from zoo.fields import AboveOne, Count
+from zoo.recipe.fields import AboveOne, Count
 from zoo.registry import register
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rotation import frequencies, turn
-from zoo.fields import AboveOne, Positive
+from zoo.recipe.fields import AboveOne, Positive
 from zoo.registry import register
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.fields import Count, Positive
+from zoo.recipe.fields import Count, Positive
 from zoo.registry import register
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.wrapper import Wrapper, check_reads_positions
-from zoo.fields import Factor, NotNegative
+from zoo.recipe.fields import Factor, NotNegative
 from zoo.registry import register
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.wrapper import Wrapper, check_reads_positions
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import angles
-from zoo.fields import AboveOne, NotNegative
+from zoo.recipe.fields import AboveOne, NotNegative
 from zoo.registry import register
 from zoo.seeds import seed_of
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rotation import angles, frequencies
-from zoo.fields import AboveOne
+from zoo.recipe.fields import AboveOne
 from zoo.registry import register
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
-from zoo.fields import AboveOne, Fraction, Positive
+from zoo.recipe.fields import AboveOne, Fraction, Positive
 from zoo.registry import register
 
 

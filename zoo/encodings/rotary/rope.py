@@ -9,7 +9,7 @@ from torch import Tensor
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rope_scaling import READ_BY, Scaling
 from zoo.encodings.rotary.rotation import angles, turn
-from zoo.fields import AboveOne, AboveZero, Factor, Fraction
+from zoo.recipe.fields import AboveOne, AboveZero, Factor, Fraction
 from zoo.registry import register
 
 

@@ -7,7 +7,7 @@ import torch
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.rope import RoPE
-from zoo.fields import AboveOne, Fraction
+from zoo.recipe.fields import AboveOne, Fraction
 from zoo.registry import register
 
 

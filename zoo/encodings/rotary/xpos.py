@@ -8,7 +8,7 @@ from torch import Tensor
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
-from zoo.fields import AboveOne, AboveZero
+from zoo.recipe.fields import AboveOne, AboveZero
 from zoo.registry import register
 
 GAMMA = 0.4

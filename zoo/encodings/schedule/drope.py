@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
-from zoo.fields import Factor, NotNegative
+from zoo.recipe.fields import Factor, NotNegative
 from zoo.registry import register
 
 

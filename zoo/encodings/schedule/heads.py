@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
-from zoo.fields import Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 

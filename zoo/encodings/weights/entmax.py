@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
-from zoo.fields import AboveOne
+from zoo.recipe.fields import AboveOne
 from zoo.registry import register
 
 STEPS = 24
