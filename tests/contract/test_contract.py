@@ -21,6 +21,9 @@ PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.p
 
 LISTS = [
     ["rope", "fox"],
+    ["path", "fox"],
+    ["path", "sinusoidal"],
+    ["pope", "alibi"],
     ["rope", "forget_gate"],
     ["alibi", "counted"],
     ["rope", "clipped_softmax"],
@@ -66,6 +69,8 @@ EXPENSIVE = {
     "memory grows with the length, not its square",
 }
 CHEAP = [law for law in LAWS if law.name not in EXPENSIVE | {TWO_PROCESSES}]
+EVERYWHERE = {"causality", "cached decoding equals the full forward", "padding changes nothing"}
+"""The laws that the default tests try with options and in lists too."""
 
 
 @contextmanager
@@ -116,6 +121,11 @@ def assert_holds(subjects, laws):
 @pytest.mark.parametrize("subject", DEFAULTS, ids=str)
 def test_all_cheap_laws_hold(subject):
     assert_holds([subject], CHEAP)
+
+
+@pytest.mark.parametrize("law", [law for law in CHEAP if law.name in EVERYWHERE], ids=lambda law: law.name)
+def test_causality_padding_and_decoding_hold_with_options_and_in_lists(law):
+    assert_holds(OTHERS, [law])
 
 
 @pytest.mark.slow
