@@ -50,6 +50,7 @@ OPTIONS = [
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
     {"name": "repo", "start": 1},
+    {"name": "dape", "of": "hard_alibi"},
     {"name": "entmax", "alpha": 2.0},
     {"name": "entmax", "alpha": 1.25},
 ]

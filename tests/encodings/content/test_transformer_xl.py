@@ -60,7 +60,7 @@ def test_the_equation_of_the_paper(causal, clamp, first, made, agree):
 def test_the_equation_at_any_positions(causal, clamp, made, agree):
     encoding = made(causal, clamp=clamp)
     q, k = torch.randn(B, H, T, D), torch.randn(B, H, T, D)
-    pos = torch.stack((torch.arange(T) * 1.5 + 0.25, torch.rand(T) * 40))
+    pos = torch.stack((torch.arange(T) * 1.5 + 2**17 + 0.25, torch.rand(T) * 40))
     got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
     expected = equation(encoding, q, k, pos, pos)
     agree(got, expected, encoding="transformer_xl", against="formula at positions between whole numbers")
