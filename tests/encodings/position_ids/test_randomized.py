@@ -197,6 +197,14 @@ def test_drawn_from_a_range_as_long_as_the_sequence_it_is_plain(of, model_of, to
             agree(mode(row), plain(row), encoding="randomized", against="plain positions, full range")
 
 
+def test_its_claims(size_of):
+    drawn, plain = (
+        build_encoding(randomized(evaluation=evaluation), size_of()) for evaluation in ("draw", "plain")
+    )
+    assert (drawn.relative, drawn.extrapolates) == (False, "policy")
+    assert (plain.relative, plain.extrapolates) == (True, "no")
+
+
 def test_impossible_specs_are_refused(model_of):
     for spec, message in (
         (randomized("none"), "'none' reads no positions"),
