@@ -142,3 +142,37 @@ def test_every_generated_task_has_a_base():
     tasks = {name for name, dataset in registry.datasets.all().items() if dataset.gives != "text"}
     trained_on = {read_recipe(file).data.name for file in BASES}
     assert tasks <= trained_on
+
+
+def test_a_recipe_is_found_by_name(tmp_path, monkeypatch):
+    """A local file comes before one that the zoo brings; so does a base."""
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe("alibi_maxindex") == read_recipe(RECIPES / "alibi_maxindex.yaml")
+    assert read_recipe("recipes/base/copy.yaml", ["model.encoding=rope"]).name == "copy"
+    Path("alibi_maxindex.yaml").write_text("base: base/copy\nmodel: {encoding: none}\n")
+    assert read_recipe("alibi_maxindex").data.name == "copy"
+    Path("recipes/base").mkdir(parents=True)
+    Path("recipes/base/copy.yaml").write_text((RECIPES / "base" / "sort.yaml").read_text())
+    assert read_recipe("alibi_maxindex").data.name == "sort"
+    with pytest.raises(InputError, match=r"did you mean base/maxindex.yaml\?"):
+        read_recipe("maxindx")
+
+
+@pytest.mark.launch
+def test_recipes_come_along_in_a_wheel(tmp_path):
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    source = tmp_path / "source"  # what `git clone` gives; building writes into it
+    shutil.copytree(RECIPES.parent / "zoo", source / "zoo", symlinks=True)
+    shutil.copytree(RECIPES, source / "recipes")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(RECIPES.parent / name, source)
+    subprocess.run([*pip, "wheel", source, "--no-deps", "--no-build-isolation", "-w", tmp_path], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "site", wheel], check=True)
+    small = ["trainer.max_steps=2", "optimizer.warmup_steps=1", "evaluate.samples=16", "logging=[csv]"]
+    done = subprocess.run(
+        [sys.executable, "-m", "zoo", "fit", "alibi_maxindex", *(f"--set={one}" for one in small)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert (tmp_path / "runs" / "alibi_maxindex" / "card.json").is_file()

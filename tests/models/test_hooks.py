@@ -8,6 +8,13 @@ from zoo.models.kernels import attend, attention_weights
 from zoo.models.scores import ScoreTerms
 
 
+def test_a_value_of_an_encoding_that_is_gone_serves_no_other():
+    context = AttentionContext(torch.arange(3), torch.arange(3))
+    for number in range(20):
+        encoding = build_encoding("none", Size(8, 2, 1, 4, True))
+        assert context.once(encoding, context.q_pos, lambda _, number=number: number) == number
+
+
 def test_the_logits_hook_gets_every_added_term(plugins, size_of):
     """The hook is called once, on the scores with the bias, before the mask."""
     encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2))

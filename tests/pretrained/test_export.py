@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import zoo
@@ -201,6 +202,19 @@ def test_the_tokenizer_is_the_run_s(named, checkpoint, tmp_path):
         assert theirs.decode(theirs(text)["input_ids"]) == text
     assert theirs.eos_token_id == theirs.pad_token_id == ours.end_token and theirs.padding_side == "left"
     assert theirs.mask_token_id == ours.mask_token and theirs.unk_token is None
+
+
+def test_a_post_processor_that_training_did_not_use_is_left_out(checkpoint, tmp_path):
+    place, _ = checkpoint("data.tokenizer=run")
+    inner = TextTokenizer.load(place / "tokenizer.json").tokenizer
+    inner.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", inner.token_to_id("<|endoftext|>"))]
+    )
+    ours = TextTokenizer(inner)
+    ours.save(place / "tokenizer.json")
+    export(place, tmp_path / "out", "hf")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs("the dog")["input_ids"] == ours.encode("the dog").tolist()
 
 
 def test_a_refused_export_leaves_no_file(checkpoint, tmp_path, capsys):

@@ -10,8 +10,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.recipe.diff import diff
-from zoo.runs.folder import new_run, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, new_run, write_recipe
 from zoo.training.loggers import CsvLog
 
 

@@ -17,8 +17,7 @@ from zoo.recipe import read_recipe
 from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.reports.fit import fit
-from zoo.runs.folder import existing_run, write_recipe
-from zoo.runs.lock import RunLock
+from zoo.runs.folder import RunLock, existing_run, write_recipe
 from zoo.tasks.task import Task
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
