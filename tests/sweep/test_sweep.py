@@ -10,7 +10,6 @@ from measured import measurements_of
 from zoo import cli
 from zoo.errors import InputError, RunError
 from zoo.launch.devices import cpu_cores
-from zoo.runs.folder import stored_recipe
 from zoo.sweep.plan import covers
 from zoo.sweep.sweep import Sweep
 
@@ -171,16 +170,6 @@ def test_wrong_arguments_are_exit_2(stub, arguments):
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", *arguments])
     assert caught.value.code == 2 and stub() == []
-
-
-def test_the_command_line_hands_on_what_it_is_given(stub, compared):
-    command = (
-        "sweep tiny.yaml --encodings [alibi,t5] --seeds 2,3 --set data.batch_size=2 --out deep/down --jobs 2"
-    )
-    assert cli.main(command.split()) == 0
-    assert sorted(begun(stub())) == [("alibi-t5_tiny_s2", 0), ("alibi-t5_tiny_s3", 0)]
-    assert compared == [(["alibi-t5_tiny_s2", "alibi-t5_tiny_s3"], "deep/down/tiny_comparison")]
-    assert stored_recipe(Path("deep/down/alibi-t5_tiny_s3"))["data"]["batch_size"] == 2
 
 
 @pytest.mark.parametrize("rows, covered", [
