@@ -140,11 +140,6 @@ def test_tied_embeddings_are_one_matrix(model_of, tokens):
     assert not any(name.startswith("head") for name, _ in model.named_parameters())
 
 
-def test_a_pointer_is_one_logit_for_each_position(model_of, tokens):
-    model, row = model_of("alibi", "encoder", head="pointer"), tokens(2, 8)
-    same(model(row), model.hidden(row) @ model.head.weight[0])
-
-
 def test_logits_of_a_part_are_a_part_of_the_logits(model_of, tokens):
     for model in (
         model_of("alibi"),
@@ -164,11 +159,6 @@ def test_logits_are_computed_for_the_wanted_tokens_alone(model_of, tokens, monke
     monkeypatch.setattr(model, "unembed", lambda hidden: made.append(len(hidden)) or unembed(hidden))
     assert torch.allclose(model(ids, wanted=wanted), expected, atol=1e-6)
     assert made == [int(wanted.sum())] and 0 < made[0] < ids.numel()
-
-
-def test_sequences_of_a_batch_are_independent(model_of, tokens):
-    model, row = model_of("shaw"), tokens(4, 12)
-    same(model(row)[2:3], model(row[2:3]))
 
 
 # Decoding.

@@ -425,20 +425,6 @@ def test_texts_and_numbers_keep_their_type_and_value(good, write):
         assert read_recipe(write(text)).optimizer.lr == yaml.safe_load(text)["optimizer"]["lr"] == number
 
 
-def test_resolve_does_not_change_its_argument(good):
-    before = yaml.safe_dump(good)
-    resolve(good, ["model.encoding.slopes=geometric", "evaluate.lengths=[64]"])
-    assert yaml.safe_dump(good) == before
-
-
-def test_a_recipe_is_frozen(good):
-    recipe = resolve(good)
-    with pytest.raises(ValueError, match="frozen"):
-        recipe.seed = 1
-    with pytest.raises(ValueError, match="frozen"):
-        recipe.trainer.max_steps = 1
-
-
 def test_the_name_of_a_file_becomes_a_valid_name_of_a_run(tmp_path, recipe):
     made = {key: value for key, value in recipe("max_index").as_dict().items() if key != "name"}
     names = {

@@ -9,7 +9,6 @@ from measured import measurements_of
 
 from zoo import cli
 from zoo.errors import InputError, RunError
-from zoo.launch.devices import cpu_cores
 from zoo.sweep.plan import covers
 from zoo.sweep.sweep import Sweep
 
@@ -128,16 +127,6 @@ def test_everything_in_the_way_is_reported_at_once(go, stub):
     with pytest.raises(InputError) as caught:
         go()
     assert len(caught.value.problems) == 3 and stub() == []
-
-
-def test_two_at_once_share_the_cores(go, stub, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    Path("together").write_text("2")
-    go(jobs=2)
-    assert at_once(stub()) == 2
-    assert {threads for what, _, _, threads, *_ in stub() if what == "begin"} == {
-        str(max(1, cpu_cores() // 2))
-    }
 
 
 def test_printed_commands_are_those_that_are_run(go, capsys, stub):

@@ -218,13 +218,6 @@ def test_factor_one_is_rope(layout, rope):
             assert (scaled[0] - plain[0]).abs().max() > 0.1, scaling
 
 
-def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
-    row = tokens(2, 12)
-    none = model_of("none")(row)
-    torch.testing.assert_close(model_of({"name": "rope", "proportion": 0.0})(row), none, rtol=0, atol=1e-6)
-    assert (model_of("rope")(row) - none).abs().max() > 0.01
-
-
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     """Next to a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
