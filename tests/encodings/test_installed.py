@@ -1,17 +1,12 @@
-"""Packages that bring encodings through the entry point, each in a process that finds them installed."""
+"""A package that pip has installed brings encodings through its entry point."""
 
 import importlib.metadata
-import itertools
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import yaml
-from killed_runs import texts
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,76 +78,20 @@ def their_package(tmp_path_factory):
     return target
 
 
-@pytest.fixture
-def zoo_with(here, mapping, forks):
-    """Run each command of `zoo` in a process that finds these packages installed, and return the outputs.
-
-    max_index.yaml is a recipe of a few steps.
-    """
-    recipe = {key: value for key, value in mapping("max_index").items() if key != "name"}
-    (here / "max_index.yaml").write_text(yaml.safe_dump(recipe))
-    patch, logs = here / "install.py", map("{}.log".format, itertools.count())
-
-    def run(sites, *commands):
-        patch.write_text(
-            f"import sys; sys.path[:0] = {[*map(str, sites)]}\n"
-            # The process that forks has looked for encodings, where these packages are not.
-            "from zoo.registry import encodings; encodings._installed_imported = False"
-        )
-        outputs = []
-        for command in commands:
-            log = here / next(logs)
-            (code,) = forks.wait(forks.start(command, here, log, patch=patch))
-            outputs.append(Output(code, texts(log)))
-            assert "Traceback" not in outputs[-1].text
-        return outputs
-
-    return run
-
-
-class Output(NamedTuple):
-    code: int
-    text: str
-
-
-EVALUATE = ["evaluate", "run", "--lengths", "8"]
-
-
-def fit(encoding, run="run"):
-    return ["fit", "--recipe", "max_index.yaml", "--set", f"model.encoding={encoding}", "--out", run]
-
-
-def test_an_installed_encoding_is_listed_trained_and_named_by_its_checkpoint(their_package, zoo_with, here):
-    encoding = "{name: around_theirs, of: {name: theirs, slope: 0.25}}"
-    table, shown, fitted, evaluated = zoo_with(
-        [their_package], ["list", "*theirs"], ["list", "theirs"], fit(encoding), EVALUATE
-    )
-    around, theirs = (line.split() for line in table.text.splitlines()[1:3])
-    # A slope for each of 8 heads.
-    assert theirs[:7] == ["theirs", "bias", "both", "8", "no", "their-encodings", "1.2"]
-    assert around[0] == "around_theirs" and "their-encodings 1.2" in " ".join(around)
-    assert "from: their-encodings 1.2" in shown.text and "slope: number = 0.5" in shown.text
-    assert fitted.code == 0, fitted.text
-    assert evaluated.code == 0 and "warning" not in evaluated.text
-    sources = json.loads((here / "run" / "card.json").read_text())["code_source"]
-    assert [(one["name"], one["package"], one["version"]) for one in sources] == [
-        ("around_theirs", "their-encodings", "1.2"),
-        ("theirs", "their-encodings", "1.2"),
-    ]
-
-    (refused,) = zoo_with([], EVALUATE)
-    assert refused.code == 2
-    for name in ("around_theirs", "theirs"):
-        assert f"encoding '{name}' of their-encodings 1.2 (sha256 " in refused.text
-    assert "pip install their-encodings==1.2" in refused.text
-
-
 @pytest.mark.slow
-def test_check_accepts_an_installed_encoding(their_package):
-    """In a process that is not forked from another."""
+def test_an_installed_encoding_is_listed_and_checked(their_package):
     path = os.pathsep.join([str(their_package), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "zoo", "check", "theirs"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "every parameter has a gradient" in done.stdout and "FAILED" not in done.stdout
+
+    def zoo(*arguments):
+        command = [sys.executable, "-m", "zoo", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    around, theirs = (line.split() for line in zoo("list", "*theirs").splitlines()[1:3])
+    # A slope for each of 8 heads.
+    assert theirs[:7] == ["theirs", "bias", "both", "8", "no", "their-encodings", "1.2"]
+    assert around[0] == "around_theirs"
+    checked = zoo("check", "theirs")
+    assert "every parameter has a gradient" in checked and "FAILED" not in checked
