@@ -12,7 +12,7 @@ import pytest
 from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.law import examine
-from zoo.contract.subject import kinds_of, subjects_of, subjects_with, wraps
+from zoo.contract.subject import kinds_of, subjects_of, subjects_with
 from zoo.contract.training import train_in_two
 from zoo.errors import InputError
 from zoo.recipe.encoding import check_encoding
@@ -155,7 +155,7 @@ def test_every_encoding_is_tried_in_each_of_its_kinds_of_model():
     for name in registry.encodings.names():
         description = registry.encodings.describe(name)
         kinds = {one.kind for one in DEFAULTS if one.descriptions == [description]}
-        assert kinds and (kinds == set(kinds_of(name)) or any(map(wraps, description.options)))
+        assert kinds and (kinds == set(kinds_of(name)) or description.wrapping)
 
 
 def test_every_law_applies_to_some_encodings():
