@@ -16,7 +16,7 @@ from typing import Any
 from PIL import Image
 
 from zoo.figures.encoding import figure
-from zoo.figures.grid import content
+from zoo.figures.style import content
 from zoo.files import atomic_write
 
 ROOT = Path(__file__).parent.parent

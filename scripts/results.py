@@ -7,7 +7,8 @@
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
 is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. A study with a
-grid has an entry for each setting of the grid. When an entry is complete, it is stored as
+grid has an entry for each setting of the grid. One with readings evaluates each checkpoint on other data too;
+`scripts/leaderboard.py` writes a page for each reading. When an entry is complete, it is stored as
 `scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is deleted. Stored entries are
 skipped: delete a file to measure the entry again.
 
@@ -47,19 +48,15 @@ from filelock import FileLock, Timeout
 import zoo
 from zoo import registry
 from zoo.console import duration
-from zoo.data import open_data
 from zoo.data.text.datasets import default_root
 from zoo.errors import InputError, RunError
-from zoo.evaluation.evaluate import evaluate_run, evaluate_runs
+from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, merged
 from zoo.evaluation.store import read_measurements, store
 from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
 from zoo.runs.card import read_card, write_card
-from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.folder import LAST, METRICS, RECIPE, stored_recipe
-from zoo.runs.load import LoadedRun
-from zoo.tasks import build_task
+from zoo.runs.folder import LAST, METRICS, RECIPE
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "scripts" / "studies"
@@ -262,7 +259,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
             zoo.fit(recipe, out=folder)
             for sets in entry.study.after_training.get(entry.encoding, ()):
-                evaluate_changed(folder, sets)
+                zoo.evaluate(folder, sets=sets)
             measurements = read_measurements(folder)
             for reading in entry.study.readings:
                 measurements += read_again(folder, reading)
@@ -281,21 +278,6 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
         }
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def evaluate_changed(folder: Path, sets: Sequence[str]) -> None:
-    """Evaluate a trained model with changes of its encoding, or in a sliding window (`model.window=256`)."""
-    windows = [text for text in sets if text.startswith("model.window=")]
-    if not windows:
-        zoo.evaluate(folder, sets=sets)
-        return
-    # A window changes no weight, but `zoo evaluate` allows changes of the encoding alone.
-    recipe, content = resolve(stored_recipe(folder), sets), read_checkpoint(folder / LAST)
-    task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
-    task.load_state_dict(content["state_dict"])
-    task.card, task.changed = content["zoo_card"], {"model.window": recipe.model.window}
-    for _ in evaluate_run(LoadedRun(folder, folder / LAST, folder, task), open_data(recipe)):
-        pass
 
 
 def read_again(folder: Path, reading: Reading) -> list[Measurement]:

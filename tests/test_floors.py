@@ -54,10 +54,11 @@ def test_floors_have_their_closed_forms(stored):
 
 
 def test_the_stored_floors_are_those_of_the_studies(stored, study):
-    tasks = [one for one in results.read_studies(results.STUDIES) if one.protocols == ["accuracy"]]
-    assert stored.keys() == {one.name for one in tasks if one.leaderboard}
+    shown = [one for one in results.read_studies(results.STUDIES) if one.leaderboard]
+    tasks = [page for one in shown for page in one.pages if page.protocols == ["accuracy"]]
+    assert stored.keys() == {one.title for one in tasks}
     for one in tasks:
-        for own in stored.get(one.name, {}).values():
+        for own in stored[one.title].values():
             assert {int(length) for length in own} >= {*one.lengths}
     for name in ("copy", "max_index"):
         again = floors(study(name), samples=1000)

@@ -149,7 +149,7 @@ def test_a_study_is_worked_through_after_it_was_stopped_and_killed(queue, here, 
     for encoding, changes in (("rope", STUDY["after_training"]["rope"]), ("t5", [])):
         own = zoo.fit(study.recipe(encoding, 0), out=here / "own" / encoding)
         for sets in changes:
-            results.evaluate_changed(own.path, sets)
+            zoo.evaluate(own.path, sets=sets)
         copy = zoo.open(here / "unpacked" / f"tiny_{encoding}_seed0")
         measurements = read_measurements(copy.path)
         assert len(measurements) == 1 + len(changes)

@@ -292,8 +292,8 @@ def recipe_table() -> str:
 
 
 def schema_type(value: dict[str, Any]) -> str:
-    if "anyOf" in value:
-        return " or ".join(dict.fromkeys(map(schema_type, value["anyOf"])))
+    if several := value.get("anyOf") or value.get("oneOf"):
+        return " or ".join(dict.fromkeys(map(schema_type, several)))
     if "enum" in value:
         return ", ".join(map(str, value["enum"]))
     return str(value.get("const", value.get("type", "mapping")))

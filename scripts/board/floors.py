@@ -7,7 +7,7 @@ each token the chance that it is right; a guess between two has 1/2. The file is
 
     {study: {measure: {length: {strategy: value}}}}
 
-at the lengths of each study and at `FACTORS` of its trained length.
+at the lengths of each study and at `FACTORS` of its trained length, and at the lengths of each reading.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def floors(study: Study, samples: int = SAMPLES) -> dict[str, dict[str, dict[str
     """The scores of all strategies for a study, by measure, length and strategy."""
     recipe = study.recipe("none", 0)
     source, trained = open_data(recipe), recipe.data.sequence_length
+    factors = FACTORS if study.shown is None else ()
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for length in sorted({*study.lengths, *(int(factor * trained) for factor in FACTORS)}):
+    for length in sorted({*study.lengths, *(int(factor * trained) for factor in factors)}):
         # Those of training: of one that is held out, four are drawn.
         examples = source.examples("train", length, samples)
         if source.kind == "pointer":

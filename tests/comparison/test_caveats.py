@@ -12,7 +12,7 @@ def caveats_of():
     def caveats_of(*runs, **options):
         report = build(runs, **options)
         assert report.differences == ()
-        return tuple(map(str, report.caveats))
+        return report.caveats
 
     return caveats_of
 
@@ -65,10 +65,7 @@ def test_a_run_that_was_resumed_in_another_way_is_reported(write_run, caveats_of
 
 def test_seeds_that_are_not_the_same_are_reported(write_run, caveats_of):
     runs = [write_run("a"), write_run("b", seed=1), write_run("c", "rope"), write_run("d", "none")]
-    assert caveats_of(*runs) == (
-        "the seeds are not the same: 0 for none, rope; 0, 1 for alibi",
-        "fewer than 3 seeds are too few to rank over: no interval is over seeds",
-    )
+    assert caveats_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)
 
 
 def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
@@ -78,44 +75,12 @@ def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
     )
 
 
-def test_missing_measurements_are_reported_with_the_command(write_run, row_of, caveats_of):
+def test_encodings_that_lack_a_protocol_are_reported(write_run, row_of, caveats_of):
     def sliding(recipe):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
 
-    full = {16: 1.0, 32: 1.0, 64: 1.0}
-    runs = [
-        write_run("a", values=full, rows=sliding),
-        write_run("b", "rope", values={16: 1.0}),
-        write_run("c", "none", values={16: 1.0}, recipe={"evaluate.stride": 0.25}),
-    ]
-    evaluate = ": python -m zoo evaluate"
-    assert caveats_of(*runs) == (
-        "runs/b, runs/c: not evaluated by nonoverlapping at 32, 64"
-        f"{evaluate} runs/b runs/c --protocol nonoverlapping --lengths 32,64",
-        "runs/b, runs/c: not evaluated by sliding (stride 0.25) at 16, 32"
-        f"{evaluate} runs/b runs/c --protocol sliding --lengths 16,32 --set evaluate.stride=0.25",
-    )
-
-
-def test_the_bins_of_a_window_are_asked_for_by_the_window(write_run, row_of, caveats_of):
-    def rows(recipe):
-        return [row_of(recipe, n, 2.0, "per_position", {"window": 64}) for n in (16, 23, 32, 64)]
-
-    (reported,) = caveats_of(write_run("a", rows=rows), write_run("b", "rope"))
-    assert reported.endswith("evaluate runs/b --protocol per_position --lengths 64")
-
-
-def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, caveats_of):
-    changed = {"model.encoding.scaling": "yarn", "model.encoding.factor": 4.0, "code.rope": "abc"}
-
-    def rows(recipe):
-        return [row_of(recipe, 16, 1.0, encoding="rope scaling=yarn factor=4", changed=changed)]
-
-    (reported,) = caveats_of(write_run("a", "rope", rows=rows))
-    assert "not evaluated as rope scaling=yarn factor=4 by nonoverlapping at 32" in reported
-    assert reported.endswith(
-        "--lengths 32 --set model.encoding.factor=4.0 --set model.encoding.scaling=yarn"
-    )  # fmt: skip
+    runs = [write_run("a", rows=sliding), write_run("b", "rope"), write_run("c", "none", rows=sliding)]
+    assert caveats_of(*runs) == ("not evaluated by sliding (stride 0.25): rope",)
 
 
 def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, caveats_of):
@@ -149,36 +114,14 @@ def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
 @pytest.mark.parametrize("options, said", [
     ({"protocols": ["slidin"]}, "did you mean 'sliding'?"),
     ({"protocols": ["sliding"]},
-     "no run was evaluated by sliding, only by nonoverlapping; "
-     "do it with: python -m zoo evaluate runs/a runs/b --protocol sliding"),
+     "runs/b: was not evaluated so; do it with: python -m zoo evaluate runs/b --protocol sliding"),
     ({"lengths": [64, 16]},
-     "no run was evaluated at 64, only at 16, 32; do it with: "
-     "python -m zoo evaluate runs/a runs/b --lengths 64,16"),
+     "no run was evaluated at 64; do it with: python -m zoo evaluate runs/a runs/b --lengths 64"),
 ])  # fmt: skip
 def test_a_request_that_no_run_fulfils_is_refused_with_the_command(write_run, options, said):
     with pytest.raises(InputError) as caught:
         build([write_run("a"), write_run("b", "rope")], **options)
     assert said in str(caught.value)
-
-
-def test_a_run_without_any_requested_measurement_is_refused(write_run):
-    with pytest.raises(InputError) as caught:
-        build([write_run("a", values={16: 1.0, 64: 1.0}), write_run("b", "rope")], lengths=[64])
-    assert str(caught.value) == (
-        "runs/b: was not evaluated so; do it with: python -m zoo evaluate runs/b --lengths 64"
-    )
-
-
-def test_one_caveat_per_command(write_run, row_of, caveats_of):
-    def rows(recipe):
-        more = [("sliding", {"stride": 0.5}), ("fixed_targets", {"targets": 200})]
-        return [row_of(recipe, n, 2.0, *kind) for kind in more for n in (16, 32)]
-
-    runs = write_run("a", rows=rows), write_run("b", "rope", rows=rows), write_run("c", "none")
-    assert caveats_of(*runs) == (
-        "runs/c: not evaluated by sliding (stride 0.5), fixed_targets (targets 200) at 16, 32: "
-        "python -m zoo evaluate runs/c --protocol sliding,fixed_targets --lengths 16,32",
-    )
 
 
 def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_reported(write_run, row_of):
@@ -195,7 +138,7 @@ def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_reported(w
     runs.append(write_run("c", "learned", rows=shorter))
     report = build(runs, protocols=["per_position"])
     assert first(report, "parameters") == [('{"window": 64}',)]
-    assert tuple(map(str, report.caveats)) == (
+    assert report.caveats == (
         "nothing could be measured by per_position (window 32) (the encoding ends) at 32",
         "per_position (window 16) was measured for learned alone, and is left out",
     )
@@ -214,10 +157,5 @@ def test_no_run_is_asked_for_a_protocol_that_its_task_does_not_know(write_run, r
         write_run("b", "rope"),
         write_run("copy", recipe=copy, card={"task": "answering"}, values={16: "no text"}, rows=rows),
     ]
-    report = build(runs, force=True)
-    assert not any(
-        "do it with" in one for one in tuple(map(str, report.caveats)) if one.startswith("runs/copy")
-    )
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=r"runs/copy: no protocol 'sliding' for task 'answering'"):
         build([runs[0], runs[2]], protocols=["sliding"], force=True)
-    assert str(caught.value).endswith("evaluate runs/a --protocol sliding")

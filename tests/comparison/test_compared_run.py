@@ -55,19 +55,19 @@ def test_all_that_is_wrong_is_reported_at_once(write_run, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError) as caught:
-        read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")], wanted=(None, [16]))
+        read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")])
     reported = [str(problem) for problem in caught.value.problems]
     wanted = [
         "runs/a/recipe.yaml: cannot be read: No such file",
         "runs/a/card.json:1: cannot be read: it is not JSON",
         "runs/b/card.json: the run's card is missing",
         "runs/c/evaluation/measurements/nonoverlapping-",
-        "runs/d: was not evaluated; do it with: python -m zoo evaluate runs/d --lengths 16",
+        "runs/d: was not evaluated; do it with: python -m zoo evaluate runs/d",
         "runs/e/metrics.csv: cannot be read",
         "runs/f/recipe.yaml:1: not YAML",
         "nosuch: no such run folder",
         "empty: not a run",
-        "file: a file; compare takes run folders",
+        "file: no such run folder",
     ]
     assert len(reported) == len(wanted), reported
     for line, start in zip(reported, wanted, strict=True):

@@ -55,7 +55,7 @@ def test_only_documents_that_all_read_the_same_bytes_of_count(model):
     one = apart(report.summary, "theirs", 16)
     expected = [0.1 * n / math.log(2) for n in (31.0, 18.0)]
     assert (one.low, one.high) == pytest.approx(interval_of_ratio(expected, [90, 63]))
-    said = " ".join(caveat.line for caveat in report.caveats)
+    said = " ".join(report.caveats)
     assert "2 of up to 4 documents were scored by all in the same bytes" in said
     assert "bytes per token: 15.30 for ours, 25.50 for theirs" in said
 

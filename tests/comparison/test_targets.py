@@ -33,7 +33,7 @@ def test_of_two_measurements_the_one_that_all_runs_have_is_compared(run_on):
     report = build(runs, protocols=["sliding"])
     assert first(report, "targets") == [(X,)]
     (caveat,) = report.caveats
-    assert "runs/a" in caveat.line and Y in caveat.line and "runs/b" not in caveat.line
+    assert "runs/a" in caveat and Y in caveat and "runs/b" not in caveat
 
 
 def test_runs_with_no_targets_in_common_are_refused(run_on):

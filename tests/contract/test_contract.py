@@ -58,6 +58,7 @@ OPTIONS = [
 SCALED = {
     "scalable_softmax": ["none", "rope", "alibi", "t5", "fox", "transformer_xl", "shaw", ["rope", "alibi"]],
     "log_n": ["rope", "t5", "cope"],
+    "adaptive": ["none", "alibi", ["t5", "entmax"], "transformer_xl"],
 }
 # The laws about what a model computes; the others are about the encoding by itself.
 OF_MODELS = {

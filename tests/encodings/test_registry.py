@@ -245,7 +245,7 @@ def test_an_unknown_name_is_reported_with_the_nearest():
     with pytest.raises(InputError, match="no encoding 'alibbi'; did you mean 'alibi'"):
         encodings.describe("alibbi")
     with pytest.raises(
-        InputError, match=r"no encoding 'zzz'; there are: alibi, .*plugins: \[my_encoding.py\]"
+        InputError, match=r"no encoding 'zzz'; there are: abacus, .*plugins: \[my_encoding.py\]"
     ):
         encodings.load("zzz")
 

@@ -15,7 +15,7 @@ from zoo.evaluation import evaluate as evaluation
 from zoo.evaluation import store as storage
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
-from zoo.reports import run_folder
+from zoo.reports import evaluate as reporting
 from zoo.reports.evaluate import evaluate
 from zoo.reports.fit import fit
 from zoo.reports.report import build
@@ -68,7 +68,7 @@ def run(tmp_path, trained):
 @pytest.fixture(autouse=True)
 def _undrawn(request, monkeypatch):
     """Without the pictures, which take most of the time; `test_results_folder` has them."""
-    monkeypatch.setattr(run_folder, "pictures", lambda summary: {})
+    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
 
 
 def stored(folder):
@@ -327,7 +327,7 @@ def test_what_cannot_be_stored_is_reported_all_the_same(run, monkeypatch, capsys
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    for module in (run_folder, storage):
+    for module in (reporting, storage):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
@@ -412,4 +412,4 @@ def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):
     rows = report.summary.dropna(subset="difference")
     assert set(rows["interval"]) == {"95 % interval over text blocks"} and len(rows)
     assert (rows["difference_low"] < rows["difference"]).all() and set(rows["no_interval"]) == {""}
-    assert any("consecutive blocks of" in caveat.line for caveat in report.caveats)
+    assert any("consecutive blocks of" in caveat for caveat in report.caveats)

@@ -9,7 +9,6 @@ from torch import nn
 
 from zoo import registry
 from zoo.comparison.formatting import protocol_text
-from zoo.comparison.runs import settings
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.evaluation.protocols.prompts import _judge
@@ -109,12 +108,10 @@ def test_each_question_is_a_measurement_of_its_own(opened):
     assert plans[0].lengths[1].tokens == SAMPLES * 300
 
 
-def test_what_is_asked_is_named_and_asked_again_by_a_command(opened):
+def test_what_is_asked_is_named():
     parameters = {"questions": {"name": "needle", "kind": "multi_key", "needles": 4, "digits": 5}}
     said = "prompts (questions needle, kind multi_key, needles 4, digits 5)"
     assert protocol_text("prompts", parameters) == said
-    (again,) = settings(parameters)
-    assert opened(again)[0].evaluate.questions == (parameters["questions"],)
 
 
 def test_what_cannot_be_asked(tmp_path):

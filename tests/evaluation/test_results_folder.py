@@ -16,8 +16,8 @@ from zoo.errors import InputError
 from zoo.evaluation import store as storage
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import MEASUREMENTS, read_measurements, store, validate_results_folder
-from zoo.reports import run_folder
-from zoo.reports.run_folder import show_results
+from zoo.reports import evaluate as reporting
+from zoo.reports.evaluate import show_results
 
 FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
@@ -25,7 +25,7 @@ FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without the pictures, which take most of the time."""
-    monkeypatch.setattr(run_folder, "pictures", lambda summary: {})
+    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
 
 
 def save(folder, *rows):
@@ -60,14 +60,14 @@ def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatc
     save(tmp_path, text_row(64))
     drawn = files(tmp_path)
     before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in drawn}
-    real = run_folder.atomic_write
+    real = reporting.atomic_write
 
     def full(path, content):
         if path.name == failing or failing == "measurement" == path.parent.name.removesuffix("s"):
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    for module in (run_folder, storage):
+    for module in (reporting, storage):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, text_row(128))

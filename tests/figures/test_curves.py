@@ -48,7 +48,8 @@ def test_the_interactive_figure_has_the_same_numbers(report):
     lines = {(t.name, t.yaxis): (list(t.x), list(t.y)) for t in figure.data if t.name}
     assert lines["alibi", "y"] == of(report, "alibi", "mean")
     assert lines["alibi", "y2"] == of(report, "alibi", "difference")
-    assert "1.100 [" in next(t for t in figure.data if t.name == "rope").text[1]
+    rope = next(trace for trace in figure.data if trace.name == "rope")
+    assert (rope.y + rope.error_y.array).tolist() == pytest.approx(of(report, "rope", "high")[1])
 
 
 def test_the_axis_follows_the_encodings_that_stay_together(write_run):

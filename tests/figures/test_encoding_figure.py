@@ -7,7 +7,7 @@ import torch
 from zoo import registry
 from zoo.errors import InputError
 from zoo.figures.encoding import Sizes, build, columns, figure, panels_of, resolved
-from zoo.figures.grid import content
+from zoo.figures.style import content
 from zoo.reports.draw import read_specs
 
 SMALL = {"trained": 8, "heads": 2, "d_model": 16}
@@ -84,7 +84,7 @@ def test_the_angles_are_those_of_the_frequencies(layout, partial):
     width = int(SMALL["d_model"] / SMALL["heads"] * partial)
     frequency = 100.0 ** (-np.arange(0, width, 2) / width)
     turns = np.arange(LENGTH)[:, None] * frequency / (2 * np.pi)
-    np.testing.assert_allclose(panels["angles"].data["turns"], turns, atol=1e-4)
+    np.testing.assert_allclose(panels["angles"].data["mean"].T, turns, atol=1e-4)
     short = (turns[SMALL["trained"] - 1] < 1).sum()
     assert f"{short} of {len(frequency)} pairs" in panels["angles"].caption
 
@@ -92,8 +92,8 @@ def test_the_angles_are_those_of_the_frequencies(layout, partial):
 def test_each_group_of_heads_has_its_own_rotation():
     _, panels = drawn({"name": "heads", "of": ["pope", "rope"]})
     for key, of in (("angles", "pope"), ("angles_2", "rope")):
-        alone = drawn(of)[1]["angles"].data["turns"]
-        np.testing.assert_array_equal(panels[key].data["turns"], alone)
+        alone = drawn(of)[1]["angles"].data["mean"]
+        np.testing.assert_array_equal(panels[key].data["mean"], alone)
     assert panels["angles_2"].title.endswith("(head 2)")
 
 
@@ -101,7 +101,7 @@ def test_angles_of_dimensions_that_become_complex_numbers():
     _, panels = drawn("pope")
     width = SMALL["d_model"] // SMALL["heads"]
     turns = np.arange(LENGTH)[:, None] * 10000.0 ** (-np.arange(width) / width) / (2 * np.pi)
-    np.testing.assert_allclose(panels["angles"].data["turns"], turns, atol=1e-4)
+    np.testing.assert_allclose(panels["angles"].data["mean"].T, turns, atol=1e-4)
 
 
 def test_attention_follows_the_scores_and_is_uniform_without_any():

@@ -9,11 +9,12 @@ import zoo
 from zoo import cli
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-from zoo.evaluation.activations import observe
-from zoo.figures.grid import content, grid
+from zoo.figures.activations import observe
+from zoo.figures.grid import grid
 from zoo.figures.model import columns, learned, mean_over_sequences
 from zoo.figures.plots import spread
 from zoo.figures.samples import open_samples
+from zoo.figures.style import content
 from zoo.models.transformer import size_of
 from zoo.pretrained.import_model import import_model, read_published
 from zoo.runs.load import load_run
@@ -91,15 +92,16 @@ def test_the_panels_hold_the_values_of_the_model(text_run):
     for key, values in (("entropy", seen.entropy), ("first_token", seen.first), ("norm", seen.norm)):
         mean, low, high = line = mean_over_sequences(values[:, 1])
         assert (low <= mean + 1e-9).all() and (mean <= high + 1e-9).all()
-        np.testing.assert_allclose(panels[key].data["layer_1"], line, rtol=1e-4, err_msg=key)
-    for side, name in enumerate(("within", "beyond")):
-        line = mean_over_sequences(seen.attention[:, 0, :, side])
-        np.testing.assert_allclose(panels["attention_by_distance"].data[f"layer_0_{name}"], line, rtol=1e-4)
+        drawn = [panels[key].data[end][1] for end in ("mean", "low", "high")]
+        np.testing.assert_allclose(drawn, line, rtol=1e-4, err_msg=key)
+    for side in range(2):
+        line = mean_over_sequences(seen.attention[:, 0, :, side])[0]
+        np.testing.assert_allclose(panels["attention_by_distance"].data["mean"][2 * side], line, rtol=1e-4)
     # One after the other, the losses are those of the model itself.
     batch = samples.batches[16]
     with torch.no_grad():
         nats = task.model(batch["tokens"], targets=batch["targets"], reduction="none")
-    assert panels["loss"].data["length_16"][0] == pytest.approx([nats.mean().item()], rel=1e-4)
+    assert panels["loss"].data["mean"][-1, 0] == pytest.approx(nats.mean().item(), rel=1e-4)
 
 
 def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, imported_run):
@@ -111,11 +113,11 @@ def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, impo
         assert "loss" in own
         assert all(panel.title and panel.caption for panel in panels_of(figure, number).values())
     assert [note for note in said if str(ended_run) in note] == [
-        f"{ended_run}: the encoding ends at 16 tokens: not drawn is length 32, 64"
+        f"{ended_run}: length {n} is not drawn: the encoding ends at 16 tokens" for n in (32, 64)
     ]
     figure = columns(imported_run, text=TEXT * 20, lengths=[8, 40])
     panels = panels_of(figure)
-    assert np.isfinite(panels["loss"].data["length_40"][0]).all()
+    assert np.isfinite(panels["loss"].data["mean"][0]).all()
     names = panels["attention_map_0"].data["names"]
     assert "".join(names).startswith("thecatsat") and len(names) == 12
     assert b"<svg" in content(grid({"imported": [*panels.values()]}), ".svg")

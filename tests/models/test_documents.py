@@ -21,6 +21,8 @@ PATHS = {
     "encoder": {"kind": "encoder"},
     "log n": {"logit_scale": "log_n"},
     "learned log n": {"logit_scale": "scalable_softmax"},
+    "adaptive": {"logit_scale": "adaptive"},
+    "temperature": {"logit_scale": {"name": "temperature", "length": 2}},
 }
 
 

@@ -1,18 +1,25 @@
-"""Logits scaled by log n equal the formula of the papers on every path; n is the number of keys that a query
-sees."""
+"""Scaled logits equal the formulas of the papers on every path; n is the number of keys that a query sees."""
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+import yaml
 from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, visible
 
 from zoo.encodings.stack import LayerEncodings, build_encoding
+from zoo.errors import InputError
 from zoo.models import kernels
+from zoo.models.attention import Attention
+from zoo.models.cache import Cache
 from zoo.models.kernels import attend
-from zoo.models.logit_scale import LogitScale, RowScale
+from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale
 from zoo.models.scores import ScoreTerms
+from zoo.recipe import read_recipe, resolve
+from zoo.recipe.schema import ModelConfig
 from zoo.runs.card import parameter_counts
 from zoo.tasks import build_task
 
@@ -33,7 +40,7 @@ SPECS = {
 
 def learned_scale():
     """Another s in each head, one of them negative."""
-    scale = LogitScale("scalable_softmax", H).double()
+    scale = LogScale("scalable_softmax", H).double()
     with torch.no_grad():
         scale.s.copy_(torch.tensor([0.168, 0.9, -0.4, 1.7]))
     return scale
@@ -97,7 +104,7 @@ def test_outputs_and_gradients_are_those_of_the_formula(hook, size_of):
                 assert (one is None) == (other is None)
                 if one is not None:
                     same(one, other, 1e-9, f"{mask}, {kernel}")
-            same(attended(LogitScale("log_n", H)), plain(q, k, v, view, contexts, 1.0), 1e-10, mask)
+            same(attended(LogScale("log_n", H)), plain(q, k, v, view, contexts, 1.0), 1e-10, mask)
 
 
 def test_layers_with_different_windows_have_different_factors():
@@ -105,7 +112,21 @@ def test_layers_with_different_windows_have_different_factors():
     wide = context_with(**MASKS["left padding"])
     for context in (wide, replace(wide, window=3)):
         expected = visible(context).sum(-1).clamp(min=1).double().log()
-        assert torch.equal(LogitScale("log_n", H)(context, torch.float64).factor_BHT1[..., 0], expected)
+        assert torch.equal(LogScale("log_n", H)(context, torch.float64).factor_BHT1[..., 0], expected)
+
+
+@pytest.mark.parametrize("hook", SPECS)
+def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, model_of, tokens):
+    row, keep, chunks = tokens(2, 13), torch.arange(13) >= torch.tensor([[0], [3]]), [4, 1, 1, 3, 4]
+    by_position = {"name": "temperature", "scale": 0.9, "length": 2}
+    kinds = ("log_n", 5), ("scalable_softmax", (4, None)), ("adaptive", None), (by_position, 4)
+    for kind, window in kinds:
+        model = model_of(SPECS[hook], logit_scale=kind, window=window)
+        with torch.no_grad():
+            cache = Cache(model.num_layers)
+            parts = zip(row.split(chunks, 1), keep.split(chunks, 1), strict=True)
+            steps = torch.cat([model(part, its, cache) for part, its in parts], 1)
+            same(steps[keep], model(row, keep)[keep], 1e-5, f"{kind}, {window}")
 
 
 def test_layers_share_the_table_of_a_bias(model_of, tokens, monkeypatch):
@@ -137,7 +158,7 @@ def test_without_a_scale_no_logit_is_scaled(model_of, tokens, monkeypatch):
     def fail(*_):
         raise AssertionError("a logit is scaled")
 
-    for owner, method in ((LogitScale, "forward"), (RowScale, "of_queries"), (RowScale, "of_table")):
+    for owner, method in ((LogScale, "forward"), (RowScale, "of_queries"), (RowScale, "of_table")):
         monkeypatch.setattr(owner, method, fail)
     for spec in SPECS.values():
         model = model_of(spec)
@@ -145,6 +166,105 @@ def test_without_a_scale_no_logit_is_scaled(model_of, tokens, monkeypatch):
         model(tokens(1, 8))
         with pytest.raises(AssertionError, match="a logit is scaled"):
             model_of(spec, logit_scale="log_n")(tokens(1, 8))
+
+
+# The adaptive factor.
+
+
+def test_the_adaptive_factor_is_that_of_the_formula():
+    x = torch.randn(B, 9, 8, dtype=torch.float64)
+    scale = AdaptiveScale(8, H, bias=True).double().requires_grad_(False)
+    for mask, options in MASKS.items():
+        context = context_with(**options)
+        read = x[:, context.query_offset :]
+        factor = scale(context, torch.float64, read).factor_BHT1
+        n = visible(context).sum(-1)[:, 0].clamp(min=1)
+        for b, h, i in torch.cartesian_prod(*map(torch.arange, factor.shape[:3])).tolist():
+            beta, gamma = (
+                float(one.weight[h] @ read[b, i] + one.bias[h]) for one in (scale.beta, scale.gamma)
+            )
+            expected = 1 + math.log1p(math.exp(beta)) * math.log(n[b, i] + 1) ** (2 * math.tanh(gamma))
+            assert factor[b, h, i, 0].item() == pytest.approx(expected, rel=1e-12), mask
+
+
+NAPE = {"name": "heads", "of": [{"name": "alibi", "slopes": "harmonic"}, "none"]}
+
+
+def test_asentmax_scales_the_heads_of_nape_without_positions(size_of):
+    """Attention of deep-spin/asentmax, `sparse_gemma.py`, written as a loop: slopes 1/h and no scale in the
+    first heads, a scale from the layer's input and no bias in the others, and entmax with alpha = 1.5."""
+    E, T = H * D, 9
+    scale = {"name": "adaptive", "heads": "without_positions", "bias": True}
+    config = ModelConfig(
+        kind="decoder", encoding=[NAPE, "entmax"], d_model=E, num_layers=1, num_heads=H, logit_scale=scale
+    )
+    attention, x = Attention(config).double(), torch.randn(B, T, E, dtype=torch.float64)
+    with torch.no_grad():
+        attention.qkv.weight.mul_(4)
+    size = size_of(d_model=E, num_heads=H)
+    layer = LayerEncodings([build_encoding(spec, size).double() for spec in config.encoding])
+    context = type(context_with())(torch.arange(T), torch.arange(T))
+    ((_, weights),) = attention.weight_blocks(x, layer, [context] * 2, rows=T)
+    beta, gamma = attention.logit_scale.beta(x), attention.logit_scale.gamma(x)
+    q, k, _ = (part.unflatten(-1, (H, D)) for part in attention.qkv(x).split(E, -1))
+    for b, h, i in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+        z = torch.stack([q[b, i, h] @ k[b, j, h] for j in range(i + 1)]) / math.sqrt(D)
+        if h < H // 2:
+            z = z - torch.arange(i, -1, -1) / (h + 1)
+        else:
+            z = z * (1 + F.softplus(beta[b, i, h]) * math.log(i + 2) ** (2 * torch.tanh(gamma[b, i, h])))
+        low, high = z.max() / 2 - 1, z.max() / 2
+        for _ in range(60):  # the sum of the weights falls as tau rises
+            tau = (low + high) / 2
+            low, high = (tau, high) if (z / 2 - tau).relu().square().sum() > 1 else (low, tau)
+        expected = F.pad((z / 2 - tau).relu().square(), (0, T - 1 - i))
+        same(weights[b, h, i], expected, 1e-6, f"{b}, {h}, {i}")
+
+
+def test_heads_and_layers_without_positions(model_of, tokens):
+    """A scale of these alone changes nothing in a model where every head reads positions, and acts in all
+    heads where none does."""
+    row, alone = tokens(2, 13), {"name": "adaptive", "heads": "without_positions"}
+    for spec, equal in (("rope", "none"), ("fox", "adaptive"), (["sinusoidal", "none"], "none")):
+        one, other = model_of(spec, logit_scale=alone), model_of(spec, logit_scale=equal)
+        other.load_state_dict(one.state_dict(), strict=False)
+        assert torch.equal(one(row), other(row)), spec
+    for spec, layers in (
+        ({"name": "randomized", "of": NAPE}, [[True] * 3 + [False] * 3] * 2),
+        ({"name": "interleave", "pattern": ["rope", "none"]}, [[True] * 6, [False] * 6]),
+        ([NAPE, "sinusoidal"], [[True] * 6] * 2),
+    ):
+        encoding = model_of(spec, logit_scale=alone).encoding
+        assert [encoding.layer(layer).heads_with_positions for layer in range(2)] == layers
+
+
+# The temperature.
+
+
+@pytest.mark.parametrize("name", ["llama4", "ministral3"])
+def test_the_temperature_is_that_of_transformers(name):
+    length = 3
+    scale, context = TemperatureScale(0.1, length), type(context_with())(torch.arange(40), torch.arange(40))
+    factor = scale(context, torch.float32).factor_BHT1[0, 0, :, 0]
+    if name == "ministral3":
+        module = pytest.importorskip("transformers.models.ministral3.modeling_ministral3")
+        # Its steps come one token later.
+        expected = module.get_llama_4_attn_scale(torch.arange(40)[None] + 1, 0.1, length).flatten()
+    else:
+        module = pytest.importorskip("transformers.models.llama4.modeling_llama4")
+        config = module.Llama4TextConfig(
+            hidden_size=8, num_attention_heads=1, num_key_value_heads=1, head_dim=8, num_hidden_layers=1,
+            no_rope_layers=[0], floor_scale=length, attn_scale=0.1, use_qk_norm=False,
+        )  # fmt: skip
+        queries, attention, x = [], module.Llama4TextAttention(config, 0), torch.randn(1, 40, 8)
+        module.ALL_ATTENTION_FUNCTIONS.register(
+            "kept", lambda _, q, k, v, *a, **o: (queries.append(q) or q, q)
+        )
+        config._attn_implementation = "kept"
+        attention(x, (None, None), None)
+        expected = (queries[0][0, 0] / attention.q_proj(x)[0]).mean(-1)
+    torch.testing.assert_close(factor, expected, rtol=1e-6, atol=0)
+    assert factor.unique().numel() == 40 // length + 1
 
 
 # s, as a parameter of the model.
@@ -176,3 +296,30 @@ def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
     matrices, vectors = task.configure_optimizers()["optimizer"].param_groups
     assert any(p is s[0] for p in vectors["params"]) and vectors["weight_decay"] == 0
     assert not any(p is s[0] for p in matrices["params"])
+
+
+# The recipe.
+
+
+def test_the_recipe_key_and_its_error(recipe, mapping, tmp_path: Path):
+    assert recipe("text").model.logit_scale == "none"
+    chosen = recipe("text", "model.logit_scale=log_n")
+    assert chosen.as_dict()["model"]["logit_scale"] == "log_n"
+    assert resolve(chosen.as_dict()) == chosen
+    # One spelling each: a mapping with all options where there are any.
+    for given in ("adaptive", "{name: adaptive}", "{name: adaptive, heads: all}"):
+        of_model = recipe("text", f"model.logit_scale={given}").as_dict()["model"]
+        assert of_model["logit_scale"] == {"name": "adaptive", "heads": "all", "bias": False}
+    assert recipe("text", "model.logit_scale={name: log_n}") == chosen
+    file = tmp_path / "wrong.yaml"
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
+    for given, message in (
+        ("log_m", ": must be 'none', .*; did you mean 'log_n'?"),
+        ("{name: adaptve}", ": must be 'none', .*; did you mean 'adaptive'?"),
+        ("{name: adaptive, head: all}", ".head: unknown key; did you mean 'heads'?"),
+    ):
+        file.write_text(f"base: base.yaml\nmodel:\n  logit_scale: {given}\n")
+        with pytest.raises(
+            InputError, match=r"wrong\.yaml:3: model\.logit_scale" + message.replace("?", r"\?")
+        ):
+            read_recipe(file)

@@ -27,7 +27,7 @@ def blocks(page=PAGE):
 
 def by_hand(model, encoding, tokens, **masks):
     """The hidden states of one of the zoo's models, with attention written outside of it."""
-    x = encoding.embed(model.tokens(tokens), **masks)
+    x = encoding.embed(model.tokens(tokens), tokens=tokens, **masks)
     for layer, block in enumerate(model.blocks):
         normed = block.attention_norm(x)
         q, k, v = block.attention.qkv(normed).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)

@@ -132,7 +132,7 @@ def test_wrong_input_raises_an_input_error(runs, monkeypatch):
         (lambda: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
         (lambda: zoo.evaluate([]), "^which runs"),
         (lambda: zoo.compare(runs, models=True), "^these models have no scores in common"),
-        (lambda: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
+        (lambda: zoo.compare(runs, lengths=[99]), "was not evaluated so"),
         (lambda: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
         (lambda: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),
         (lambda: zoo.fit(runs[0].recipe, out="runs/first"), "already holds a run"),

@@ -10,6 +10,7 @@ BROKEN = {
     "heads_divide_width": (["model.num_heads=5"], "model.num_heads"),
     "groups_divide_heads": (["model.num_kv_heads=3"], "model.num_kv_heads"),
     "every_window_has_a_layer": (["model.num_layers=2", "model.window=[8, 8, null]"], "model.window"),
+    "sinks_stand_before_a_window": (["model.sink_tokens=4"], "model.sink_tokens"),
     "batch_divides_evenly": (
         ["trainer.devices=2", "trainer.num_nodes=2", "data.batch_size=6"],
         "data.batch_size",

@@ -4,8 +4,8 @@ import pytest
 
 from zoo.evaluation.store import read_measurements
 from zoo.reports.compare import write_report
+from zoo.reports.evaluate import show_results
 from zoo.reports.report import build
-from zoo.reports.run_folder import show_results
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from published import publish
 
@@ -65,30 +66,27 @@ def test_missing_data_is_reported_with_the_command(write_run, undrawn, capsys):
 
 
 def test_the_training_curves_are_the_logged_values(run):
-    logged = {
-        "train/loss": (np.arange(3), np.array([1.0, 2.0, 1.5])),
-        "val/loss": (np.array([3]), np.array([1.0])),
-        "lengths/accuracy/1024": (np.array([2]), np.array([0.5])),
-        "lengths/accuracy/256": (np.array([2]), np.array([0.75])),
-    }
+    steps = pd.Index([0, 1, 2, 3], name="step")
+    logged = pd.DataFrame({
+        "train/loss": [1.0, 2.0, 1.5, np.nan], "val/loss": [np.nan, np.nan, np.nan, 1.0],
+        "lengths/accuracy/1024": [np.nan, np.nan, 0.5, np.nan],
+        "lengths/accuracy/256": [np.nan, np.nan, 0.75, np.nan], "other": 1.0,
+    }, steps)  # fmt: skip
     figure = training_curves({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)})
     assert [trace.name for trace in figure.data] == ["rope (runs/a)", "alibi (runs/b)"] * 4
     kinds = ["train/loss", "val/loss", "lengths/accuracy/256", "lengths/accuracy/1024"]
-    assert [figure.layout[f"yaxis{row}"].title.text for row in (3, 4)] == [
-        "accuracy at 256",
-        "accuracy at 1024",
-    ]
+    titles = [figure.layout[f"yaxis{row}"].title.text for row in (3, 4)]
+    assert titles == ["accuracy at 256", "accuracy at 1024"]
     for trace, kind in zip(figure.data, np.repeat(kinds, 2), strict=True):
-        assert [*trace.x] == logged[kind][0].tolist() and [*trace.y] == logged[kind][1].tolist()
-    assert read_logged(run[0])["train/loss"][0].tolist() == [0, 1, 2]
+        line = logged[kind].dropna()
+        assert [*trace.x] == line.index.tolist() and [*trace.y] == line.tolist()
+    assert read_logged(run[0])["train/loss"].dropna().index.tolist() == [0, 1, 2]
 
 
 def test_long_logs_are_thinned_to_means():
-    steps, values = thinned(np.arange(10 * POINTS), np.arange(10.0 * POINTS))
-    assert len(steps) == len(values) == POINTS
-    assert (
-        steps[:2].tolist() == [9, 19] and values[:2].tolist() == [4.5, 14.5] and steps[-1] == 10 * POINTS - 1
-    )
+    line = thinned(pd.Series(np.arange(10.0 * POINTS), pd.RangeIndex(10 * POINTS, name="step"), name="y"))
+    assert len(line) == POINTS and line.index[-1] == 10 * POINTS - 1
+    assert line.index[:2].tolist() == [9, 19] and line.iloc[:2].tolist() == [4.5, 14.5]
 
 
 def test_no_other_file_is_replaced(run, undrawn, capsys):

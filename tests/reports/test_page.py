@@ -1,6 +1,6 @@
 """A page opens from disk with everything inside."""
 
-from zoo.reports.page import Code, Folded, Picture, Section, Table, Warned, page
+from zoo.reports.page import Code, Folded, PageSection, Picture, Table, Warned, page
 
 
 def test_every_text_is_escaped():
@@ -8,7 +8,7 @@ def test_every_text_is_escaped():
     table = Table((bad, bad), ((bad, bad),), bad, frozenset({(0, 0)}), (bad,))
     folded = Folded(bad, (bad,))
     parts = (bad, table, Picture(b"<svg/>", bad), Code(bad), folded, Warned(bad, (bad,)), [bad])
-    html = page(bad, [Section(bad, parts)])
+    html = page(bad, [PageSection(bad, parts)])
     assert bad not in html and html.count("&lt;script&gt;") == 18
 
 
@@ -16,6 +16,6 @@ def test_plotly_is_embedded_once_and_only_for_its_figures():
     import plotly.graph_objects as go
 
     figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2]))
-    once = page("two", [Section("a", (figure, figure))])
+    once = page("two", [PageSection("a", (figure, figure))])
     assert once.count("<script>/**\n* plotly.js") == 1 and once.count('class="plot"') == 2
-    assert len(page("none", [Section("a", ("text",))])) < 10_000
+    assert len(page("none", [PageSection("a", ("text",))])) < 10_000

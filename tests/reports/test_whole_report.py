@@ -10,8 +10,8 @@ from measured import measurements_of
 from rows import task_row, text_row
 
 from zoo.evaluation.measurement import flat_rows
+from zoo.reports.evaluate import rows_as_csv
 from zoo.reports.report import build, run_report
-from zoo.reports.run_folder import rows_as_csv
 from zoo.reports.text import console, markdown
 
 

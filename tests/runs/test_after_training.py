@@ -73,6 +73,23 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     torch.testing.assert_close(load_run(rope, [asked]).task.model(tokens), zoo.load(rope)(tokens))
 
 
+def test_a_window_with_sink_tokens_and_a_scale_are_laid_over_a_trained_model(rope):
+    scale = {"name": "temperature", "scale": 0.5, "length": 2, "heads": "all"}
+    sets = {"model.window": 4, "model.sink_tokens": 2, "model.logit_scale": scale}
+    task = load_run(rope, [f"{key}={value}" for key, value in sets.items()]).task
+    assert task.changed == sets
+    label = changed_label(task.recipe.as_dict()["model"]["encoding"], task.changed)
+    assert label.startswith("rope model.window=4 model.sink_tokens=2 model.logit_scale=")
+    tokens, plain = torch.randint(300, (2, 12)), zoo.load(rope)
+    near = load_run(rope, ["model.window=4", "model.sink_tokens=2"]).task.model
+    # Six tokens are a cache that is full; the scale begins with the second.
+    torch.testing.assert_close(near(tokens[:, :6]), plain(tokens[:, :6]))
+    torch.testing.assert_close(task.model(tokens[:, :1]), plain(tokens[:, :1]))
+    assert (near(tokens) - plain(tokens)).abs()[:, 6:].amax(-1).min() > 1e-6
+    with pytest.raises(InputError, match=r"do not fit its recipe: Missing key.*logit_scale\.s"):
+        load_run(rope, ["model.logit_scale=scalable_softmax"])
+
+
 @pytest.mark.parametrize(
     ("change", "key", "why"),
     [

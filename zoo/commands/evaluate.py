@@ -14,7 +14,6 @@ zoo evaluate runs/alibi_maxindex
 zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
 zoo evaluate runs/rope_wikitext2 --checkpoints all --protocol sliding --set evaluate.stride=64
 zoo evaluate runs/rope_wikitext2 --data my_novels/
-zoo evaluate runs/alibi_maxindex --data max_index --set data.order=uniform
 zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
 """
 
@@ -33,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="CORPUS",
-        help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml); generated "
-        "data by its name, with other options by --set data...",
+        help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml); for "
+        "generated data the run's own dataset, with other options by --set",
     )
     add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 

@@ -71,16 +71,12 @@ def is_of_the_encoding(key: Key) -> bool:
     return is_among(key[1], (ENCODING,)) or key[1].startswith("code.")
 
 
-def as_text(known: dict[Key, Any]) -> str:
-    """The same text for the same keys and values."""
-    return json.dumps(sorted((key, json.dumps(value)) for key, value in known.items()))
-
-
 def duplicates(runs: Sequence[RunInfo]) -> list[list[RunInfo]]:
     """Groups of runs with the same encoding and seed."""
     same: dict[str, list[RunInfo]] = defaultdict(list)
     for run in runs:
-        same[f"{run.seed} {as_text(facts(run))}"].append(run)
+        known = sorted((key, json.dumps(value)) for key, value in facts(run).items())
+        same[f"{run.seed} {known}"].append(run)
     return [group for group in same.values() if len(group) > 1]
 
 
@@ -126,9 +122,7 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
     Returns: the runs with these measurements; the protocols without common targets, which make runs not
     comparable; and the measurements that were left out, as text.
     """
-    found: dict[tuple[str, str], dict[tuple[str, int], dict[str, None]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+    found = defaultdict(lambda: defaultdict(dict))
     for run in runs:
         for one in run.measurements:
             if any(row.note is None for row in one.rows):
@@ -137,21 +131,19 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
     for kind, by_targets in found.items():
         everyone = {path for paths in by_targets.values() for path in paths}
         common = [targets for targets, paths in by_targets.items() if everyone == set(paths)]
-        named = kind_text(kind)
+        texts = {(digest, count): f"{count:,} targets ({digest})" for digest, count in by_targets}
         if not common:
-            groups = [
-                (f"{count:,} targets ({digest})", [*own]) for (digest, count), own in by_targets.items()
-            ]
+            groups = groups_as_text([(texts[one], [*own]) for one, own in by_targets.items()])
             refused.append(
-                f"{named}: other targets were scored: {groups_as_text(groups)}; measure all again with the "
+                f"{kind_text(kind)}: other targets were scored: {groups}; measure all again with the "
                 "same lengths, evaluate.split, evaluate.max_tokens, evaluate.samples and --data"
             )
             continue
         kept = max(common, key=lambda one: one[1])
-        for digest, count in [one for one in by_targets if one != kept]:
-            dropped.add((*kind, digest))
-            paths = ", ".join(by_targets[digest, count])
-            left_out.append(f"{named}: measurements of {paths} on {count:,} targets ({digest}) are left out")
+        for one in (one for one in by_targets if one != kept):
+            dropped.add((*kind, one[0]))
+            paths = ", ".join(by_targets[one])
+            left_out.append(f"{kind_text(kind)}: measurements of {paths} on {texts[one]} are left out")
     narrowed = [
         replace(run, measurements=tuple(one for one in run.measurements if one.kind not in dropped))
         for run in runs

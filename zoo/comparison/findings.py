@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,21 +22,38 @@ class Finding:
 
     Attributes:
         leader: the best encoding; empty where there is no ranking.
-        ahead_of, tied_with: the others with a value, by rank, with how far they are behind the leader.
+        ahead_of, tied_with: the others with a value, the nearest first, with how far they are behind.
         absent: encodings without a value.
+        spread: the largest mean less the smallest.
         why: why there is no ranking.
     """
 
-    protocol: str
-    measure: str
-    length: int
-    trained: bool
+    where: str
     leader: str
     ahead_of: dict[str, Difference]
     tied_with: dict[str, Difference]
     absent: tuple[str, ...]
     spread: float
     why: str
+
+    def __str__(self) -> str:
+        behind = self.ahead_of | self.tied_with
+        if not behind:
+            who = f"{quoted(self.leader)} alone" if self.leader else "no curve"
+            return f"{self.where} {who} has a value"
+        names = ", ".join(map(quoted, self.absent))
+        names = names if len(self.absent) <= NAMED else f"{len(self.absent)} others"
+        lacking = f" ({names} without a value there)" if names else ""
+        if self.why:
+            means = f"the means of {len(behind) + 1} lie within {_size(self.spread)}"
+            return f"{self.where} no ranking, no interval because {self.why}: {means}{lacking}"
+        if not self.ahead_of:
+            last = max(self.tied_with.values(), key=lambda tie: abs(tie.value))
+            every = "both" if len(behind) == 1 else f"all {len(behind) + 1}"
+            return f"{self.where} {every} are tied (the best and the last differ by {_by(last)}){lacking}"
+        parts = [f"tied with {_listed(self.tied_with, len(behind), '({})')}"] if self.tied_with else []
+        parts.append(f"ahead of {_listed(self.ahead_of, len(behind), 'by {}')}")
+        return f"{self.where} {quoted(self.leader)} is {' and '.join(parts)}{lacking}"
 
 
 def findings(summary: pd.DataFrame) -> list[Finding]:
@@ -47,48 +63,23 @@ def findings(summary: pd.DataFrame) -> list[Finding]:
     for length in dict.fromkeys(lengths_of(panel)):
         rows = panel[panel["length"] == length]
         there = rows[rows["mean"].notna()]
-        why = next(iter(there["unranked"]), "") if len(there) > 1 else "one value"
+        nearest = there[there["behind"].notna()].sort_values("behind", key=abs)
         behind = {
             row.encoding: Difference(row.behind, row.behind_low, row.behind_high)
-            for row in there.sort_values("behind", key=abs).itertuples()
-            if not pd.isna(row.behind)
+            for row in nearest.itertuples()
         }
-        leader = next((one for one in there["encoding"] if one not in behind), "")
-        rank = dict(zip(there["encoding"], there["rank"], strict=True))
-        ahead = {label: one for label, one in behind.items() if rank[label] > 1}
+        ahead = set(there.loc[there["rank"] > 1, "encoding"])
+        trained = " (trained)" if set(rows["train_length"]) == {length} else ""
         found.append(Finding(
-            protocol=panel_title(rows),
-            measure=display_name(rows.iloc[0]["measure"]), length=length,
-            trained=set(rows["train_length"]) == {length}, leader=leader, ahead_of=ahead,
+            where=f"{_measure(panel)} at {length} tokens{trained}:",
+            leader=next((one for one in there["encoding"] if one not in behind), ""),
+            ahead_of={label: one for label, one in behind.items() if label in ahead},
             tied_with={label: one for label, one in behind.items() if label not in ahead},
             absent=tuple(rows.loc[rows["mean"].isna(), "encoding"]),
-            spread=float(there["mean"].max() - there["mean"].min()) if len(there) else 0.0, why=why,
+            spread=float(there["mean"].max() - there["mean"].min()),
+            why=there["unranked"].iloc[0] if len(there) > 1 else "",
         ))  # fmt: skip
     return found
-
-
-def limits(summary: pd.DataFrame, found: Iterable[Finding], subject: str = "encoding") -> list[str]:
-    """The basis of the findings."""
-    panel = summary[summary["panel"] == 0]
-    several = [one for finding in found for one in (*finding.ahead_of.values(), *finding.tied_with.values())]
-    texts = []
-    if interval := next(iter(panel["interval"].dropna()), ""):
-        texts.append(f"in brackets the {interval} of the paired difference")
-    if panel["count"].notna().any():
-        count, counted = int(panel["count"].max()), panel["counted"].iloc[0]
-        texts.append(f"{count:,} {counted if count > 1 else counted.removesuffix('s')}")
-    seeds = set(panel["seeds"])
-    if subject != "encoding":
-        texts.append(f"this compares {subject}s, not their encodings")
-    elif "seeds" in interval:
-        texts.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
-    else:
-        count = f"{min(seeds)} seed{'s' * (min(seeds) > 1)} {'each' if len(seeds) == 1 else 'of some'}"
-        why = "too few to rank over" if min(seeds) < FEWEST_SEEDS else "not all with a value at every length"
-        texts.append(f"{count}, {why}: another seed could change this")
-    if len(several) >= FEW:
-        texts.append(f"{len(several)} differences at 95 % each, not corrected for their number")
-    return texts
 
 
 def verdict(summary: pd.DataFrame, refused: int = 0, subject: str = "encoding") -> tuple[str, ...]:
@@ -97,36 +88,37 @@ def verdict(summary: pd.DataFrame, refused: int = 0, subject: str = "encoding") 
     Args:
         refused: the number of differences that make the runs not comparable.
     """
-    found = findings(summary)
-    first, labels = found[0], summary.loc[summary["panel"] == 0, "encoding"].unique()
-    under = first.measure if first.measure == first.protocol else f"{first.measure} under {first.protocol}"
+    panel, found = summary[summary["panel"] == 0], findings(summary)
     if refused:
         return (
-            f"none by {under}: these runs are not comparable (--force); any of the {refused} "
+            f"none by {_measure(panel)}: these runs are not comparable (--force); any of the {refused} "
             f"differences listed above may be the cause instead of the encoding",
         )
-    if len(labels) < 2:
-        return (f"none by {under}: {quoted(labels[0])} alone was measured so",)
-    return (*(f"{under} {_sentence(one)}" for one in found), *limits(summary, found, subject))
+    if panel["encoding"].nunique() < 2:
+        label = quoted(panel["encoding"].iloc[0])
+        return (f"none by {_measure(panel)}: {label} alone was measured so",)
+    texts, seeds = [str(one) for one in found], set(panel["seeds"])
+    if interval := next(iter(panel["interval"].dropna()), ""):
+        texts.append(f"in brackets the {interval} of the paired difference")
+    if panel["count"].notna().any():
+        count, counted = int(panel["count"].max()), panel["counted"].iloc[0]
+        texts.append(f"{count:,} {counted if count > 1 else counted.removesuffix('s')}")
+    if subject != "encoding":
+        texts.append(f"this compares {subject}s, not their encodings")
+    elif "seeds" in interval:
+        texts.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
+    else:
+        many = f"{min(seeds)} seed{'s' * (min(seeds) > 1)} {'each' if len(seeds) == 1 else 'of some'}"
+        why = "too few to rank over" if min(seeds) < FEWEST_SEEDS else "not all with a value at every length"
+        texts.append(f"{many}, {why}: another seed could change this")
+    if (several := sum(len(one.ahead_of | one.tied_with) for one in found)) >= FEW:
+        texts.append(f"{several} differences at 95 % each, not corrected for their number")
+    return tuple(texts)
 
 
-def _sentence(one: Finding) -> str:
-    where = f"at {one.length} tokens{' (trained)' if one.trained else ''}:"
-    behind = one.ahead_of | one.tied_with
-    if not behind:
-        return f"{where} {f'{quoted(one.leader)} alone has' if one.leader else 'no curve has'} a value"
-    names = ", ".join(map(quoted, one.absent)) if len(one.absent) <= NAMED else f"{len(one.absent)} others"
-    lacking = f" ({names} without a value there)" if one.absent else ""
-    if one.why:
-        means = f"the means of {len(behind) + 1} lie within {_size(one.spread)}"
-        return f"{where} no ranking, no interval because {one.why}: {means}{lacking}"
-    if not one.ahead_of:
-        largest = max(one.tied_with.values(), key=lambda tie: abs(tie.value))
-        every = "both" if len(behind) == 1 else f"all {len(behind) + 1}"
-        return f"{where} {every} are tied (the best and the last differ by {_by(largest)}){lacking}"
-    parts = [f"tied with {_listed(one.tied_with, len(behind), '({})')}"] if one.tied_with else []
-    parts.append(f"ahead of {_listed(one.ahead_of, len(behind), 'by {}')}")
-    return f"{where} {quoted(one.leader)} is {' and '.join(parts)}{lacking}"
+def _measure(panel: pd.DataFrame) -> str:
+    measure, protocol = display_name(panel["measure"].iloc[0]), panel_title(panel)
+    return measure if measure == protocol else f"{measure} under {protocol}"
 
 
 def _listed(found: dict[str, Difference], count: int, how: str) -> str:

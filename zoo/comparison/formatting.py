@@ -53,8 +53,15 @@ def quoted(label: str) -> str:
 
 def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     """A protocol with its parameters: `sliding (stride 0.5)`."""
-    said = ", ".join(f"{name.replace('_', ' ')} {value_text(value)}" for name, value in parameters.items())
+    said = ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in parameters.items())
     return f"{protocol} ({said})" if said else protocol
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict) and "name" in value:  # something named, with its options
+        options = (f"{key} {_value(own)}" for key, own in value.items() if key != "name")
+        return ", ".join([str(value["name"]), *options])
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def kind_text(kind: Sequence[str]) -> str:
@@ -67,13 +74,6 @@ def panel_title(panel: pd.DataFrame) -> str:
     return kind_text(panel.iloc[0][["protocol", "parameters"]].tolist())
 
 
-def value_text(value: object) -> str:
-    if isinstance(value, dict) and "name" in value:  # something named, with its options
-        options = (f"{key} {value_text(own)}" for key, own in value.items() if key != "name")
-        return ", ".join([str(value["name"]), *options])
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def superscript(number_of_note: int | None) -> str:
-    """The mark of a footnote; nothing for None."""
-    return "" if number_of_note is None else str(number_of_note).translate(SUPERSCRIPTS)
+def superscript(number_of_note: int) -> str:
+    """The mark of a footnote."""
+    return str(number_of_note).translate(SUPERSCRIPTS)

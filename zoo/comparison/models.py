@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
-from zoo.comparison.caveats import Caveat
 from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results, Series
@@ -28,9 +27,7 @@ UNKNOWN = "not known"
 NOT_STORED = "the scores of each document are not stored"
 
 
-def models_results(
-    runs: Sequence[RunInfo], remedy: str
-) -> tuple[Results, tuple[Caveat, ...], list[tuple[str, str]]]:
+def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[str], dict[str, str]]:
     """The results of models on the documents that all of them scored in the same bytes; `encoding` is the
     name of the model.
 
@@ -47,18 +44,21 @@ def models_results(
         raise InputError("missing models: zoo compare --models runs/a runs/b")
     results, left_out = on_common_documents(Results.of(readings))
     if results.rows.empty:
-        why = "; ".join(one.text for one in left_out)
+        why = "; ".join(left_out)
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
     facts = {one.label: _facts(one.runs[0]) for one in readings}
     differ = differing([*facts.items()])
     named = ", ".join(one.key[1] for one in differ) or "nothing"
-    caveats = [Caveat("models", f"models are compared, not encodings: they differ in {named}")]
-    caveats += [Caveat("differs", str(one).removeprefix("model ")) for one in differ]
+    caveats = [f"models are compared, not encodings: they differ in {named}"]
+    caveats += [str(one).removeprefix("model ") for one in differ]
     if unknown := [label for label, own in facts.items() if own["model", "trained on"] == UNKNOWN]:
-        caveats.append(Caveat("seen", f"{', '.join(unknown)} may have been trained on this text"))
+        caveats.append(f"{', '.join(unknown)} may have been trained on this text")
+    scored = results.rows[results.rows.index.isin(results.units)].drop_duplicates("encoding")
+    units = {label: results.units[index] for index, label in scored["encoding"].items()}
+    sizes = [f"{sum(one.bytes) / max(sum(one.tokens), 1):.2f} for {label}" for label, one in units.items()]
+    caveats.append(f"a length is in each model's own tokens; bytes per token: {', '.join(sizes)}")
     first, apart = facts[readings[0].label], {one.key for one in differ}
-    about = [(key[1], value) for key, value in first.items() if key not in apart]
-    return results, (*caveats, _bytes_per_token(results), *left_out), about
+    return results, caveats + left_out, {key[1]: text for key, text in first.items() if key not in apart}
 
 
 def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
@@ -67,14 +67,14 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
     names = [Path(run.path).resolve().name for run in runs]
     for run, name in zip(runs, names, strict=True):
         own = name if names.count(name) == 1 else run.path
+        corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
         kept: dict[str, dict[tuple, Measurement]] = {}
         # Of several measurements, the one on the most targets, and with the start token.
         for one in sorted(run.measurements, key=lambda one: (one.targets.count, _start_token(one))):
-            corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
             targets = one.targets.model_copy(update={"digest": one.targets.text or corpus})
-            of_change = kept.setdefault(one.encoding if one.changed else "", {})
             # Models share documents; blocks are of tokens, which each model has its own of.
             rows = [row.model_copy(update={"blocks": None}) for row in one.rows]
+            of_change = kept.setdefault(one.encoding if one.changed else "", {})
             changes = {"targets": targets, "rows": rows}
             of_change[one.kind[:2], targets.digest] = one.model_copy(update=changes)
         for changed, measured in sorted(kept.items()):
@@ -82,11 +82,9 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             yield Series(label, (replace(run, measurements=tuple(measured.values())),), first.changed)
 
 
-def on_common_documents(results: Results) -> tuple[Results, list[Caveat]]:
+def on_common_documents(results: Results) -> tuple[Results, list[str]]:
     """The rows of the texts that several models have read, in bits per byte of the documents that all of
     these scored in the same bytes; and caveats of the rest."""
-    import pandas as pd
-
     rows, units = results.rows, {i: own for i, own in results.units.items() if own.bytes is not None}
     # Bins of one window need not have the same bytes.
     rows = rows[(rows["axis"] == "length") & ((rows["measure"] == "bits_per_byte") | rows["note"].notna())]
@@ -96,14 +94,15 @@ def on_common_documents(results: Results) -> tuple[Results, list[Caveat]]:
         own = own[own["encoding"].isin(first)].copy()
         if len(first) < 2:
             why = f"was measured on the text {kind[2]} for {', '.join(first)} alone, and is left out"
-            left_out += [Caveat("left out", f"{kind_text(kind)} {why}")] * len(first)
+            left_out += [f"{kind_text(kind)} {why}"] * len(first)
             continue
         sizes = [dict(zip(one.documents, one.bytes, strict=True)) for one in first.values()]
         same = {doc for doc, size in sizes[0].items() if size and all(one.get(doc) == size for one in sizes)}
         if (most := max(map(len, sizes))) > len(same):
-            why = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
-            why += "; with a larger evaluate.max_tokens more are scored whole"
-            left_out.append(Caveat("left out", f"{kind_text(kind)}: {why}"))
+            left_out.append(
+                f"{kind_text(kind)}: {len(same)} of up to {most} documents were scored by all in the same "
+                "bytes; with a larger evaluate.max_tokens more are scored whole"
+            )
         if not same:
             continue
         digest = hashlib.sha256(repr(sorted((doc, sizes[0][doc]) for doc in same)).encode())
@@ -120,15 +119,15 @@ def on_common_documents(results: Results) -> tuple[Results, list[Caveat]]:
 
 def _narrowed(units: Units, documents: set[int]) -> tuple[Units, dict[str, float]]:
     """The scores of these documents alone, and the numbers of a row that follow from them."""
-    places = [place for place, document in enumerate(units.documents) if document in documents]
-    kept = {name: [column[place] for place in places] for name, column in units.columns().items()}
-    bits = np.array(kept["nats"], dtype=np.float64) / math.log(2)
-    low, high = interval_of_ratio(bits, np.array(kept["bytes"]))
+    kept = pd.DataFrame(units.columns()).query("documents in @documents")
+    bits = kept["nats"].astype(float) / math.log(2)
+    low, high = interval_of_ratio(bits, kept["bytes"])
     numbers = {
-        "value": bits.sum() / sum(kept["bytes"]), "low": math.nan if low is None else max(low, 0.0),
-        "high": math.nan if high is None else high, "documents": len(bits), "tokens": sum(kept["tokens"]),
+        "value": bits.sum(skipna=False) / kept["bytes"].sum(), "documents": len(kept),
+        "low": math.nan if low is None else max(low, 0.0), "high": math.nan if high is None else high,
+        "tokens": kept["tokens"].sum(),
     }  # fmt: skip
-    return Units(**kept), numbers
+    return Units(**kept.astype(object).where(kept.notna(), None).to_dict("list")), numbers
 
 
 def _start_token(one: Measurement) -> str:
@@ -137,32 +136,23 @@ def _start_token(one: Measurement) -> str:
 
 def _facts(run: RunInfo) -> dict[Key, str]:
     """Facts of a model by which a reader judges its numbers."""
-    model, card = run.recipe["model"], run.card
+    card = run.card
     imported, fingerprint = card.get("imported") or {}, card.get("fingerprint") or {}
-    # The card of an imported model has the corpus that it is scored on.
-    corpus = None if imported else fingerprint.get("corpus")
-    seen, total = card.get("tokens_seen"), (card.get("parameters") or {}).get("total")
     facts = {
-        "from": str(imported.get("from") or "trained here"),
-        "architecture": str(imported.get("architecture") or "the zoo's"),
-        "size": "{num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
-        "parameters": UNKNOWN if total is None else f"{total:,}",
-        "encoding": str(run.measurements[0].encoding),
+        "from": imported.get("from") or "trained here",
+        "architecture": imported.get("architecture") or "the zoo's",
+        "size": "{num_layers} layers of width {d_model}, {num_heads} heads".format(**run.recipe["model"]),
+        "parameters": _count((card.get("parameters") or {}).get("total")),
+        "encoding": run.measurements[0].encoding,
         "trained length": f"{run.recipe['data']['sequence_length']:,}",
-        "tokenizer": str(fingerprint.get("tokenizer") or UNKNOWN)[:12],
-        "trained on": str(corpus or UNKNOWN)[:12],
-        "tokens seen": UNKNOWN if seen is None else f"{seen:,}",
+        "tokenizer": (fingerprint.get("tokenizer") or UNKNOWN)[:12],
+        # The card of an imported model has the corpus that it is scored on.
+        "trained on": UNKNOWN if imported else (fingerprint.get("corpus") or UNKNOWN)[:12],
+        "tokens seen": _count(card.get("tokens_seen")),
         "start token": max(map(_start_token, run.measurements)) or "none",
     }
     return {("model", key): value for key, value in facts.items()}
 
 
-def _bytes_per_token(results: Results) -> Caveat:
-    """The amount of text that a length is to each model."""
-    units: dict[str, Units] = {}
-    for row in results.rows.itertuples():
-        if row.Index in results.units:
-            units.setdefault(row.encoding, results.units[row.Index])
-    parts = [f"{sum(own.bytes) / max(sum(own.tokens), 1):.2f} for {label}" for label, own in units.items()]
-    text = f"a length is in each model's own tokens; bytes per token: {', '.join(parts)}"
-    return Caveat("lengths", text)
+def _count(number: int | None) -> str:
+    return UNKNOWN if number is None else f"{number:,}"

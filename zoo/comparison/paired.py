@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,12 +67,10 @@ class Sample:
         low, high = interval_of_ratio(self.amounts.mean(0), self.sizes)
         return (None if low is None else max(low, 0.0)), high
 
-    def interval(self, basis: Basis) -> Interval:
+    def interval(self, basis: Basis) -> tuple[float, float]:
+        """Both ends; NaN where no interval is known."""
         parts = [self.over_units()] * basis.units + [interval_of_mean(self.values.values())] * basis.seeds
-        low, high = combined(self.mean, *parts)
-        if low is None or high is None:
-            return UNKNOWN
-        return max(low, 0.0), min(high, 1.0) if self.measure == RATE else high
+        return _ends(self.mean, parts, 0.0, 1.0 if self.measure == RATE else math.inf)
 
 
 @dataclass(frozen=True)
@@ -92,48 +90,47 @@ class Basis:
 class Difference:
     """A paired difference of two means with its 95 % interval, or the reason why there is none."""
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
     why: str = ""
 
     @property
     def sign(self) -> int | None:
         """1 or -1 where the interval excludes zero, 0 where it includes it, None without an interval."""
-        if self.low is None or self.high is None:
-            return None
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+        return None if math.isnan(self.low) else int(self.low > 0) - int(self.high < 0)
 
     def __neg__(self) -> Difference:
-        if self.low is None or self.high is None:
-            return Difference(-self.value, why=self.why)
-        return Difference(-self.value, -self.high, -self.low)
+        return Difference(-self.value, -self.high, -self.low, self.why)
+
+
+def _ends(value: float, parts: Sequence[Interval], least: float, most: float) -> tuple[float, float]:
+    """The ends of an interval over several sources of change, within the range of the measure."""
+    low, high = combined(value, *parts)
+    return (math.nan, math.nan) if low is None else (max(low, least), min(high, most))
 
 
 def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
-    """The sample of the rows of some seeds, all with a finite value; `row` is the place of their units."""
-    values = {row.seed: row.value for row in rows}
+    """The sample of the rows of some seeds, all with a finite value; the index of a row is that of its
+    units."""
     low, high = rows[0].low, rows[0].high
     stored = UNKNOWN if len(rows) > 1 or math.isnan(low) or math.isnan(high) else (low, high)
+    found = [units[row.Index].columns() if row.Index in units else {} for row in rows]
+    unit = "example" if measure == RATE else "text block" if "blocks" in found[0] else "document"
+    sample = Sample(measure, {row.seed: row.value for row in rows}, stored, unit=unit)
     amount, size = SCORES.get(measure, ("", ""))
-    unit = "example" if measure == RATE else "document"
-    kinds, amounts, sizes = set(), [], None
-    for place in (row.row for row in rows):
-        columns = units[place].columns() if place in units else {}
-        if None in columns.get(amount, [None]) or (size and size not in columns):
-            return Sample(measure, values, stored, unit=unit)
-        unit = "text block" if "blocks" in columns else unit
-        amounts.append(columns[amount])
-        sizes = columns.get(size)
-        indices = tuple(columns.get("documents") or columns.get("blocks", ()))
-        kinds.add((len(columns[amount]), unit, indices, tuple(sizes or ())))
+    if any(None in own.get(amount, [None]) or (size and size not in own) for own in found):
+        return sample
+    kinds = {
+        (len(own[amount]), *(tuple(own.get(one, ())) for one in ("documents", "blocks", size)))
+        for own in found
+    }
     if len(kinds) > 1:
-        return Sample(measure, values, stored, unit=unit)
-    factor = 1 / math.log(2) if measure == "bits_per_byte" else 1.0
-    weights = np.array(sizes, dtype=np.float64) if size else None
-    return Sample(
-        measure, values, stored, factor * np.array(amounts, dtype=np.float64), weights, kinds.pop(), unit
-    )
+        return sample
+    amounts = np.array([own[amount] for own in found], dtype=np.float64)
+    amounts = amounts / math.log(2) if measure == "bits_per_byte" else amounts
+    sizes = np.array(found[0][size], dtype=np.float64) if size else None
+    return replace(sample, amounts=amounts, sizes=sizes, units=(unit, *kinds.pop()))
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
@@ -168,10 +165,8 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
         parts.append((value + low - one.mean, value + high - one.mean))
         low, high = interval_of_mean(other.values.values())
         parts.append((value + other.mean - high, value + other.mean - low))
-    low, high = combined(value, *parts)
-    if one.measure == RATE and low is not None:
-        low, high = max(low, -1.0), min(high, 1.0)
-    return Difference(value, low, high)
+    most = 1.0 if one.measure == RATE else math.inf
+    return Difference(value, *_ends(value, parts, -most, most))
 
 
 def ranks(ordered: Sequence[str], worse: Set[tuple[str, str]]) -> dict[str, int]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo.comparison.frame import COUNTS, KIND, MEASURES, Results
 from zoo.comparison.paired import Difference, basis_of, difference, make_sample, ranks
 from zoo.errors import InputError, hint
-from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
 
 if TYPE_CHECKING:
@@ -119,35 +117,41 @@ def _means(rows: pd.DataFrame, results: Results) -> pd.DataFrame | None:
     measure = _main_measure(measured)
     if measure is None:
         return None
-    seeds = _seeds(rows, measure, results.rows)
+    own = rows[(rows["measure"] == measure) | rows["note"].notna()]
+    cells = {(row.encoding, row.run, row.length): row for row in own.itertuples()}
+    unread: dict[tuple[str, str], str] = {}
+    if "window" in json.loads(rows["parameters"].iloc[0]):
+        # The note of a window that could not be read stands for all its bins.
+        notes = rows.groupby(["encoding", "run"])["note"]
+        unread = notes.first()[notes.count() == notes.size()].to_dict()
     counted = next((one for one in COUNTS if measured[one].notna().any()), "")
-    seeds["count"] = seeds[counted] if counted else math.nan
-    seeds.loc[seeds["why"].notna(), ["value", "count"]] = math.nan
-    others = rows.pivot_table("value", ["encoding", "length"], "measure", sort=False)
-    groups = seeds.groupby(["encoding", "length"], sort=False)
-    table = groups.agg(
-        train_length=("train_length", "min"), mean=("value", "mean"), sd=("value", "std"),
-        seeds=("run", "size"), measured=("value", "count"), count=("count", "max"),
-        tokens_per_second=("tokens_per_second", "mean"), peak_memory_mb=("peak_memory_mb", "mean"),
-    )  # fmt: skip
-    table["train_length"] = (
-        rows.groupby("encoding")["train_length"].min()[table.index.get_level_values(0)].array
-    )
-    # A mean without a seed that diverged would look like a success.
-    failed = groups["why"].agg(lambda why: (why == NOT_FINITE).any()).astype(bool)
-    table.loc[failed, ["mean", "sd", "count"]] = math.nan
-    cells, made = defaultdict(list), []
-    for row in seeds.itertuples():
-        cells[row.encoding, row.length].append(row)
-    for key, mean in table["mean"].items():
-        finite = [row for row in cells[key] if not isinstance(row.why, str)]
-        made.append({
-            "note": _note({row.seed: row.why for row in cells[key] if isinstance(row.why, str)}, not finite),
-            "values": {row.seed: row.value for row in finite},
-            "runs": " ".join(row.run for row in cells[key]),
-            "sample": None if math.isnan(mean) else make_sample(measure, finite, results.units),
-        })  # fmt: skip
-    table = table.join(pd.DataFrame(made, table.index, dtype=object))
+    trained = rows.groupby("encoding")["train_length"].min()
+    every = results.rows[results.rows["encoding"].isin(trained.index)].drop_duplicates(["encoding", "run"])
+    made = []
+    for label, runs in every.groupby("encoding", sort=False):
+        for length in sorted(measured["length"].unique()):
+            finite, why = [], {}
+            for run in runs.itertuples():
+                cell = cells.get((label, run.run, length))
+                if reason := _why(cell, unread.get((label, run.run), NOT_EVALUATED)):
+                    why[run.seed] = reason
+                else:
+                    finite.append(cell)
+            # A mean without a seed that diverged would look like a success.
+            kept = [] if NOT_FINITE in why.values() else finite
+            values = pd.Series([cell.value for cell in kept], dtype=float)
+            made.append({
+                "encoding": label, "length": length, "train_length": trained[label],
+                "mean": values.mean(), "sd": values.std(), "seeds": len(runs), "measured": len(finite),
+                "count": max((getattr(cell, counted, math.nan) for cell in kept), default=math.nan),
+                "note": _note(why, not finite), "values": {cell.seed: cell.value for cell in finite},
+                "runs": " ".join(runs["run"]),
+                "sample": make_sample(measure, kept, results.units) if kept else None,
+            })  # fmt: skip
+    key = ["encoding", "length"]
+    others = rows.pivot_table("value", key, "measure", sort=False)
+    table = pd.DataFrame(made).astype({"note": object, "sample": object}).set_index(key)
+    table = table.join(own.groupby(key)[["tokens_per_second", "peak_memory_mb"]].mean())
     table = table.join(others[[one for one in MEASURES if one in others and one != measure]])
     about = rows.iloc[0]
     return table.reset_index().assign(
@@ -155,27 +159,11 @@ def _means(rows: pd.DataFrame, results: Results) -> pd.DataFrame | None:
     )
 
 
-def _seeds(rows: pd.DataFrame, measure: str, every: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run and length of a protocol, with its row of `measure` as `row`; `why` says why a run
-    has no value."""
-    import pandas as pd
-
-    lengths = sorted(rows.loc[rows["note"].isna(), "length"].unique())
-    runs = every.loc[every["encoding"].isin(rows["encoding"]), ["encoding", "run", "seed"]].drop_duplicates()
-    grid = runs.merge(pd.DataFrame({"length": lengths}), how="cross")
-    own = rows[(rows["measure"] == measure) | rows["note"].notna()].rename_axis("row").reset_index()
-    grid = grid.merge(own.drop(columns="seed"), "left", ["encoding", "run", "length"])
-    why = grid["note"].mask(grid["note"].isna() & grid["value"].isna(), NOT_FINITE)
-    absent = grid["row"].isna()
-    why[absent] = NOT_EVALUATED
-    if "window" in json.loads(rows["parameters"].iloc[0]):
-        # The note of a window that could not be read stands for all its bins.
-        notes = rows.groupby(["encoding", "run"])["note"].agg(
-            lambda note: note.iloc[0] if note.notna().all() else None
-        )
-        known = grid[["encoding", "run"]].merge(notes.reset_index(), "left", ["encoding", "run"])["note"]
-        why[absent & known.notna()] = known
-    return grid.assign(why=why)
+def _why(cell: Any, absent: str) -> str:
+    """Why a run has no value at a length; empty where it has one."""
+    if cell is None:
+        return absent
+    return cell.note if isinstance(cell.note, str) else NOT_FINITE if math.isnan(cell.value) else ""
 
 
 def _main_measure(measured: pd.DataFrame) -> str | None:
@@ -237,23 +225,20 @@ def _compared(panel: pd.DataFrame, reference: str) -> pd.DataFrame:
         ranked = ranks(there, worse) if pairs and not unranked else {}
         for label in labels:
             sample = samples.get((label, length))
-            low, high = sample.interval(basis) if sample else UNKNOWN
-            to_reference, behind = pairs.get((label, reference)), pairs.get((label, next(iter(there), "")))
+            low, high = sample.interval(basis) if sample else (math.nan, math.nan)
+            to_reference = pairs.get((label, reference), Difference())
+            behind = pairs.get((label, next(iter(there), "")), Difference())
             longest, at_least = effective[label]
             rows.append({
                 "encoding": label, "length": length, "low": low, "high": high,
-                "interval": interval if low is not None else None,
+                "interval": None if math.isnan(low) else interval,
                 "rank": ranked.get(label), "unranked": unranked, "reference": reference if several else None,
-                **_columns("difference", to_reference), **_columns("behind", behind),
-                "no_interval": to_reference.why if to_reference else "",
+                "difference": to_reference.value, "difference_low": to_reference.low,
+                "difference_high": to_reference.high, "no_interval": to_reference.why,
+                "behind": behind.value, "behind_low": behind.low, "behind_high": behind.high,
                 "effective_length": longest, "effective_length_at_least": at_least,
             })  # fmt: skip
     return pd.DataFrame(rows, dtype=object).astype({"length": int})
-
-
-def _columns(name: str, one: Difference | None) -> dict[str, float | None]:
-    ends = (one.value, one.low, one.high) if one else (None, None, None)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def effective_length(curve: pd.DataFrame) -> tuple[int | None, bool]:
@@ -288,13 +273,11 @@ def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
     Returns: the results; protocol, parameters and encoding of the others.
     """
     rows = results.rows
-    counts = rows[rows["note"].isna()].groupby(KIND)["encoding"].nunique()
-    several = {kind[0] for kind, count in counts.items() if count > 1}
-    alone = {kind for kind, count in counts.items() if count < 2 and kind[0] in several}
-    dropped = rows[KIND].apply(tuple, axis=1).isin(alone) if len(rows) else []
-    out = rows[dropped]
-    kinds = out.loc[out["note"].isna(), ["protocol", "parameters", "encoding"]].drop_duplicates()
-    return replace(results, rows=rows[~dropped]), [*kinds.itertuples(index=False, name=None)]
+    count = rows[rows["note"].isna()].groupby(KIND)["encoding"].nunique().rename("count").reset_index()
+    rivals = rows["protocol"].isin(count.loc[count["count"] > 1, "protocol"])
+    dropped = rivals & (rows[KIND].merge(count, "left", KIND)["count"] < 2).to_numpy()
+    out = rows.loc[dropped & rows["note"].isna(), ["protocol", "parameters", "encoding"]].drop_duplicates()
+    return replace(results, rows=rows[~dropped]), [*out.itertuples(index=False, name=None)]
 
 
 def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
@@ -302,22 +285,20 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     the training, and of an evaluation by the first protocol at the longest length that all curves have."""
     import pandas as pd
 
-    first = table[table["panel"] == 0]
-    speed = first.pivot(index="length", columns="encoding", values="tokens_per_second")
-    common = speed.loc[:, speed.notna().any()].dropna()
-    length = int(common.index.max()) if len(common) and len(common.columns) else None
-    made = {}
+    first = table[table["panel"] == 0].set_index("encoding")
+    able = first[first["tokens_per_second"].notna()]
+    counts = able.groupby("length").size()
+    length = counts.index[counts == able.index.nunique()].max() if len(able) else None
+    evaluated = first.loc[first["length"] == length, ["tokens_per_second", "peak_memory_mb"]]
+    paths, made = results.rows.groupby("encoding")["run"].unique(), {}
     for label in table["encoding"].unique():
-        paths = results.rows.loc[results.rows["encoding"] == label, "run"].unique()
-        speeds = [speed for path in paths if (speed := results.runs[path].speed) is not None]
-        counts = [results.runs[path].card.get("parameters", {}) for path in paths]
-        at = first[(first["encoding"] == label) & (first["length"] == length)]
+        runs = [results.runs[path] for path in paths[label]]
+        counts = [run.card.get("parameters", {}) for run in runs]
         made[label] = {
             "added_parameters": max(one.get("positional", 0) for one in counts),
             "parameters": max(one.get("total", 0) for one in counts),
-            "training_tokens_per_second": statistics.fmean(speeds) if speeds else None,
-            "evaluation_tokens_per_second": at["tokens_per_second"].squeeze() if len(at) else None,
+            "training_tokens_per_second": pd.Series([run.speed for run in runs], dtype=float).mean(),
             "evaluation_length": length,
-            "peak_memory_mb": at["peak_memory_mb"].squeeze() if len(at) else None,
         }
-    return pd.DataFrame.from_dict(made, orient="index")
+    evaluated = evaluated.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})
+    return pd.DataFrame.from_dict(made, orient="index").join(evaluated)

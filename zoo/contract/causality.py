@@ -30,8 +30,8 @@ def causality(subject: Subject) -> Iterator[Outcome]:
     changed = same.clone()
     for t in range(length):
         changed[t, t:] = (changed[t, t:] + 1) % VOCABULARY
-    for window in (None, 5):
-        model = subject.model(window=window)
+    for setting in subject.windows(5):
+        model = subject.model(**setting)
         before, after = model(same), model(changed)
         for t in range(length):
             earlier = within(farthest(after[t, :t], before[t, :t]), EQUAL)
@@ -104,8 +104,8 @@ def cached_decoding(subject: Subject) -> Iterator[Outcome]:
     row = subject.tokens(2, LENGTH + 8)[:, :longest]
     length = row.shape[1]
     padded = torch.arange(length) >= torch.tensor([[0], [3]])
-    for window in (None, 4):
-        model = subject.model(window=window)
+    for setting in subject.windows(4):
+        model = subject.model(**setting)
         if length:
             full = model(row)
             for chunk in (1, 5):

@@ -107,7 +107,7 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
     if result is None and hook in ("read", "score", "value"):
         return None
     match hook, args:
-        case "positions", [ids, batch]:
+        case "positions", [ids, batch, *_]:
             if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
                 return f"{_type(result)}, which is exact to 256 only: keep positions int64 or float32"
             alone = isinstance(result, Tensor) and result.shape == ids.shape[-1:]

@@ -31,6 +31,10 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "padding": {"padding": (0, 4)},
     "window and padding": {"window": 5, "padding": (0, 4)},
 }
+SINKS: dict[str, dict[str, Any]] = {
+    "sink tokens and padding": {**LAYOUTS["window and padding"], "sink_tokens": 2}
+}
+"""For decoders only."""
 
 biased = only("it has no bias hook", lambda subject: any(e.uses("bias") for e in subject.encodings))
 needs_no_weights = only(
@@ -45,13 +49,14 @@ is_fused = only(
 
 def _in_layout(subject: Subject, kernel: str, name: str) -> Iterator[tuple[torch.nn.Module, Tensor]]:
     """A model with a kernel, then one with the reference, each with its outputs at real tokens."""
-    layout = LAYOUTS[name]
+    layout = (LAYOUTS | SINKS)[name]
     subject = replace(subject, length=layout.get("length", subject.length))
     row = subject.tokens(2, layout.get("length", 13))
     keep = keep_of(layout.get("padding"), row.shape[1])
     real = slice(None) if keep is None else keep
     for one in (kernel, "reference"):
-        model = subject.model(kernel=one, window=layout.get("window"))
+        setting = {key: value for key, value in layout.items() if key in ("window", "sink_tokens")}
+        model = subject.model(kernel=one, **setting)
         yield model, model(row, keep)[real]
 
 
@@ -63,7 +68,8 @@ def _in_layout(subject: Subject, kernel: str, name: str) -> Iterator[tuple[torch
 )
 def kernels_agree(subject: Subject) -> Iterator[Outcome]:
     # By default training on a CPU takes a kernel of the zoo's own, and SDPA is for evaluation.
-    for kernel, name in [*(("auto", name) for name in LAYOUTS), ("sdpa", "window and padding")]:
+    names = [*LAYOUTS, *(SINKS if subject.kind == "decoder" else ())]
+    for kernel, name in [*(("auto", name) for name in names), ("sdpa", "window and padding")]:
         (model, actual), (exact, expected) = _in_layout(subject, kernel, name)
         yield within(farthest(actual, expected), 2 * EQUAL, f"{kernel}, {name}:")
         weight = torch.randn(expected.shape)
@@ -141,8 +147,8 @@ def blocks_equal_full(subject: Subject) -> Iterator[Outcome]:
     subject = replace(subject, length=length)
     row, padded = subject.tokens(2, length), keep_of((0, 20), length)
     cached = subject.stack.max_cached_length
-    for window in (None, 7):
-        model = subject.model(window=window)
+    for setting in subject.windows(7):
+        model = subject.model(**setting)
         full, full_padded = model(row), model(row, padded)
         with SMALLEST_BLOCKS:
             blocked, blocked_padded = model(row), model(row, padded)
@@ -164,7 +170,8 @@ def blocks_equal_full(subject: Subject) -> Iterator[Outcome]:
     needs=(PADDED, REPEATS),
 )
 def fused_kernel(subject: Subject) -> Iterator[Outcome]:
-    for name in ("plain", "window and padding") if subject.is_default else ("window and padding",):
+    names = ["window and padding", *(SINKS if subject.kind == "decoder" else ())]
+    for name in ["plain", *names] if subject.is_default else names:
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
         # no gradients.
         with mock.patch.object(kernels, "_compiled_alone", lambda function: function), torch.no_grad():

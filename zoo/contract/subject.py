@@ -104,6 +104,11 @@ class Subject:
         """A small model around the encoding; the arguments are those of `small_model`."""
         return small_model(self.spec, self.kind, **{"length": self.length, **self.config, **changes})
 
+    def windows(self, window: int) -> list[dict[str, Any]]:
+        """Settings of a model: without a window, with one, and in a decoder with sink tokens before it."""
+        sinks = [{"window": window, "sink_tokens": 2}] if self.kind == "decoder" else []
+        return [{}, {"window": window}, *sinks]
+
     def tokens(self, batch: int, length: int) -> Tensor:
         """Token ids [batch, length], at most the longest sequence that its models take."""
         limit = self.stack.max_length

@@ -125,12 +125,13 @@ class Addition(Algorithmic):
     al. 2023 (arXiv:2307.03381), who leave the operands in standard order too.
 
     Args:
-        order: "standard" begins the answer with its highest digit, "reversed" with its ones.
+        order: "standard" begins the answer with its highest digit, "reversed" with its ones; "all_reversed"
+            begins all three numbers with their ones, as McLeish et al. 2024 (arXiv:2405.17399) do.
     """
 
     symbols = 11
 
-    def __init__(self, *, order: Literal["standard", "reversed"] = "standard"):
+    def __init__(self, *, order: Literal["standard", "reversed", "all_reversed"] = "standard"):
         self.order = order
 
     def lengths(self, size: int) -> tuple[int, int]:
@@ -139,11 +140,12 @@ class Addition(Algorithmic):
     def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         one, two = chance.numbers(size, 10), chance.numbers(size, 10)
         answer, carry = [], 0
-        for digits in zip(reversed(one), reversed(two), strict=True):
+        from_ones = (one, two) if self.order == "all_reversed" else (reversed(one), reversed(two))
+        for digits in zip(*from_ones, strict=True):
             carry, digit = divmod(sum(digits) + carry, 10)
             answer.append(digit)
         answer.append(carry)
-        return [*one, PLUS, *two], answer if self.order == "reversed" else answer[::-1]
+        return [*one, PLUS, *two], answer[::-1] if self.order == "standard" else answer
 
 
 @register.dataset("parity")

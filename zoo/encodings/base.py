@@ -42,6 +42,23 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Sinks:
+    """The first tokens of each sequence or document, which stay visible beyond a window.
+
+    `keys` [S] or [B,S] is True at them. A query looks at them from `q_pos` [T] or [B,T], its position among
+    the tokens that it sees: the sinks, and after them the window.
+    """
+
+    keys: Tensor
+    q_pos: Tensor
+
+    @property
+    def columns(self) -> Tensor:
+        """`keys` in the shape in which it broadcasts to tables [...,T,S]: [S] or [B,1,1,S]."""
+        return self.keys if self.keys.dim() == 1 else self.keys[:, None, None, :]
+
+
+@dataclass(frozen=True)
 class AttentionContext:
     """Which tokens look at which: T queries at S keys, each with its own position.
 
@@ -61,6 +78,8 @@ class AttentionContext:
     consecutive: bool = False
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
     documents: Tensor | None = None
+    sinks: Sinks | None = None
+    """The first tokens that queries see beyond the window; None where there are no others to see."""
     features: Any = field(default=None, repr=False)
     shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
@@ -79,11 +98,40 @@ class AttentionContext:
     def num_keys(self) -> int:
         return self.k_pos.shape[-1]
 
+    def in_window(self, window: int, sink_tokens: int = 0) -> AttentionContext:
+        """The same with a sliding window, and the first tokens visible beyond it.
+
+        StreamingLLM (Xiao et al. 2024, arXiv:2309.17453): positions count inside the cache, which holds the
+        first tokens and the window. So distances to the first tokens are at most sink_tokens + window - 1. In
+        LM-Infinite (Han et al. 2024, arXiv:2308.16137) they are at most the window.
+        """
+        if sink_tokens and window + sink_tokens >= self.num_keys:
+            return self
+        if not sink_tokens:
+            return replace(self, window=window)
+        row = torch.arange(self.num_keys, device=self.k_pos.device)
+        first = row.new_zeros(1) if self.keep is None else self.keep.long().argmax(-1, keepdim=True)
+        first = first if self.documents is None else self.documents
+        keys = (row >= first) & (row < first + sink_tokens)
+        last = (first + sink_tokens + window - 1).expand_as(keys)
+        own = slice(self.query_offset, self.query_offset + self.num_queries)
+        at = row[own].minimum(last[..., own])
+        q_pos = (
+            self.k_pos[at] if self.k_pos.dim() == 1 else self.k_pos.gather(-1, at.expand(len(self.k_pos), -1))
+        )
+        return replace(self, window=window, sinks=Sinks(keys, q_pos))
+
+    def toward_sinks(self) -> AttentionContext:
+        """The same queries as they look at the sinks. Values of keys are computed anew."""
+        return replace(self, q_pos=self.sinks.q_pos, consecutive=False, layer_cache=None)
+
     def queries(self, start: int, stop: int) -> AttentionContext:
         """The queries in rows start..stop, and the keys that any of them may look at."""
         keys = self.query_offset + stop if self.causal else self.num_keys
+        sinks = self.sinks and Sinks(self.sinks.keys[..., :keys], self.sinks.q_pos[..., start:stop])
         return replace(
             self,
+            sinks=sinks,
             q_pos=self.q_pos[..., start:stop],
             k_pos=self.k_pos[..., :keys],
             query_offset=self.query_offset + start,
@@ -98,9 +146,16 @@ class AttentionContext:
             None if x is None else x[:, self.query_offset :]
             for x in (self.keep, self.documents, self.features)
         )
-        return replace(
-            self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=features
-        )
+        own = {"keep": keep, "documents": documents, "features": features, "sinks": None}
+        return replace(self, k_pos=self.q_pos, query_offset=0, **own)
+
+    def token_counts(self) -> Tensor:
+        """The number of tokens up to each query in its sequence or document, with itself: [T] or [B,T]."""
+        rows = slice(self.query_offset, self.query_offset + self.num_queries)
+        if self.keep is not None:
+            return self.keep.cumsum(-1)[:, rows]
+        count = torch.arange(rows.start, rows.stop, device=self.q_pos.device) + 1
+        return count if self.documents is None else count - self.documents[:, rows]
 
     @property
     def masks_by_sequence(self) -> bool:
@@ -196,7 +251,8 @@ class AttentionContext:
             :, None
         ]
         column = torch.arange(self.num_keys, device=self.q_pos.device)[None, :]
-        allowed = sees(row, column, self.causal, self.window)
+        sink = None if self.sinks is None else self.sinks.columns
+        allowed = sees(row, column, self.causal, self.window, sink)
         if self.keep is not None:
             allowed = allowed & self.keep[:, None, None, :]
         if self.documents is not None:
@@ -205,11 +261,15 @@ class AttentionContext:
         return allowed
 
 
-def sees(row: Tensor, column: Tensor, causal: bool, window: int | None) -> Tensor:
-    """Whether the query in a row may look at the key in a column; pointwise, for fused kernels too."""
+def sees(row: Tensor, column: Tensor, causal: bool, window: int | None, sink: Tensor | None = None) -> Tensor:
+    """Whether the query in a row may look at the key in a column; pointwise, for fused kernels too.
+
+    `sink`: whether the key stays visible beyond the window.
+    """
     allowed = column <= row if causal else (column == column) & (row == row)
     if window is not None:
-        allowed = allowed & ((row - column).abs() < window)
+        near = (row - column).abs() < window
+        allowed = allowed & (near if sink is None else near | sink)
     return allowed
 
 
@@ -246,6 +306,8 @@ class Encoding(nn.Module):
     """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
     reads_positions: bool = True
     """Whether it depends on position ids. False if the mask, or the rows, alone give the order."""
+    reads_tokens: bool = False
+    """`positions` takes the token ids too, as a third argument."""
     integer_positions: bool = False
     """It looks positions or distances up, or rounds them: only integers have a meaning and, if it is
     absolute, none below 0."""
@@ -318,6 +380,11 @@ class Encoding(nn.Module):
         """The number of distinct positions, from 0; None if there is no limit."""
         return None
 
+    @property
+    def heads_with_positions(self) -> tuple[bool, ...]:
+        """For each head, whether it depends on position ids."""
+        return (self.reads_positions,) * self.size.num_heads
+
     def uses(self, hook: str) -> bool:
         """Whether the hook does anything here. Wrappers answer for the wrapped encoding.
 
@@ -333,6 +400,9 @@ class Encoding(nn.Module):
         for the new tokens only if there is a cache; `self.training` distinguishes training from evaluation.
         Separate documents come as sequences of a batch, the shorter ones with padding on the right, whose
         position is that of the last token.
+
+        With `reads_tokens` a third argument `tokens` [B,S] has the ids of all tokens so far, the new ones at
+        the end, and -1 at padding. It is None where an encoding is shown without a model.
         """
         return ids
 
@@ -424,12 +494,15 @@ def softmax(logits: Tensor) -> Tensor:
 
 
 @torch.compiler.disable  # the shapes depend on the documents
-def positions_by_document(encoding: Encoding, ids: Tensor) -> Tensor:
+def positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
     """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
     document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1
     lengths = document.flatten().bincount()
     rows = torch.arange(int(lengths.max()), device=ids.device).minimum(lengths[:, None] - 1)
-    return encoding.positions(rows, len(lengths)).expand_as(rows)[document, ids]
+    given: tuple[Tensor, ...] = ()
+    if encoding.reads_tokens:
+        given = (torch.full_like(rows, -1).index_put((document, ids), tokens),)
+    return encoding.positions(rows, len(lengths), *given).expand_as(rows)[document, ids]
 
 
 def longest_document(documents: Tensor) -> int:

@@ -121,16 +121,18 @@ class EncodingStack(nn.Module):
         cache: Cache | None = None,
         positions: Tensor | None = None,
         documents: Tensor | None = None,
+        tokens: Tensor | None = None,
     ) -> list[list[AttentionContext]]:
         """The context of each instance in one forward pass (see `each`), without the window of a layer.
 
         Args:
             batch, length, device: of the new tokens, B and T.
             keep, cache, positions, documents: as in `Transformer.forward`. A cache takes the new tokens in.
+            tokens: [B,T], their ids, for encodings that read them.
 
         Raises:
-            ValueError: longer than the encodings can take, also with a cache, or documents with one of the
-                others.
+            ValueError: longer than the encodings can take, also with a cache, documents with one of the
+                others, or missing ids.
         """
         past = 0 if cache is None else cache.length
         self._check_length(past + length, cache is not None, documents)
@@ -148,6 +150,12 @@ class EncodingStack(nn.Module):
         else:
             # Padding is not counted: the first token after it is at position 0.
             ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
+        tokens_BS = tokens
+        if any(encoding.reads_tokens for slot in self.slots for encoding in slot):
+            if tokens is None:
+                raise ValueError("this encoding reads the token ids: give tokens too")
+            tokens_BS = tokens if keep is None else tokens.masked_fill(~keep, -1)
+            tokens_BS = tokens_BS if cache is None else cache.extend_tokens(tokens_BS)
         if cache is not None:
             cache.length += length
         plain = AttentionContext(
@@ -166,9 +174,9 @@ class EncodingStack(nn.Module):
             if not encoding.uses("positions"):
                 return plain
             if documents is None:
-                pos = encoding.positions(ids_BT, batch)
+                pos = encoding.positions(ids_BT, batch, *((tokens_BS,) if encoding.reads_tokens else ()))
             else:
-                pos = positions_by_document(encoding, ids_BT)
+                pos = positions_by_document(encoding, ids_BT, tokens)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
@@ -292,9 +300,21 @@ class LayerEncodings:
         return bool(self.rotating) and all(self.encodings[i].rotation_is_final for i in self.rotating)
 
     @property
+    def rotates_by_position(self) -> bool:
+        """Whether a rotation may depend on the positions of queries."""
+        return any(self.encodings[i].reads_positions for i in self.rotating)
+
+    @property
     def reads_content(self) -> bool:
         """Whether a hook asks for queries and keys as they are before any rotation."""
         return bool(self.scored or self.reshaped)
+
+    @property
+    def heads_with_positions(self) -> list[bool]:
+        """For each head, whether one of the encodings reads position ids in it."""
+        return [
+            any(reads) for reads in zip(*(one.heads_with_positions for one in self.encodings), strict=True)
+        ]
 
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]

@@ -15,6 +15,7 @@ FOLLOWED = (
     "distance_only",
     "fused",
     "reads_positions",
+    "reads_tokens",
     "integer_positions",
     "position_key",
     "lacks_offset",
@@ -63,8 +64,8 @@ def _of_wrapped(hook: str) -> Callable[..., Any]:
 
 for _hook in ("positions", "embed", "read", "rotate", "bias", "score", "logits", "weights", "value"):
     setattr(Wrapper, _hook, _of_wrapped(_hook))
-for _limit in ("max_length", "max_cached_length", "num_positions"):
-    setattr(Wrapper, _limit, property(lambda self, limit=_limit: getattr(self.of, limit)))
+for _fact in ("max_length", "max_cached_length", "num_positions", "heads_with_positions"):
+    setattr(Wrapper, _fact, property(lambda self, fact=_fact: getattr(self.of, fact)))
 
 
 def check_reads_positions(of: Encoding, otherwise: str) -> None:

@@ -177,6 +177,11 @@ class Measurement(_Model):
         return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.protocol)}-{digest}.json"
 
     @property
+    def change(self) -> str:
+        """`changed` as JSON; the same text for the same changes."""
+        return json.dumps(self.changed, sort_keys=True)
+
+    @property
     def kind(self) -> tuple[str, str, str]:
         """Rows of measurements of one kind compare: they are of the same protocol, parameters and targets."""
         return self.protocol, json.dumps(self.parameters, sort_keys=True), self.targets.digest

@@ -3,7 +3,7 @@
 evaluation/
   measurements/PROTOCOL-DIGEST.json   a measurement, with the scores of each document or example
   lengths.json                        the rows of all measurements
-  lengths.csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.run_folder)
+  lengths.csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.evaluate)
 """
 
 from __future__ import annotations

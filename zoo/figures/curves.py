@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from zoo.comparison.formatting import display_name, number, panel_title, signed
+from zoo.comparison.formatting import display_name, panel_title
 from zoo.errors import shorten
-from zoo.figures.style import FAINT, GRID, INK, MARKERS, METADATA, RC, Style, styles
+from zoo.figures.style import FAINT, GRID, INK, RC, Style, content, stacked, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +31,6 @@ RATE = (-0.03, 1.03)
 TICKS = 8
 WIDEST, LABEL = 21, 60
 """Characters of a label beside which there is room for a second panel, and of any label."""
-SYMBOLS = dict(zip(MARKERS, (
-    "circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "triangle-left",
-    "triangle-right", "pentagon", "star",
-), strict=True))  # fmt: skip
-"""Matplotlib's markers as plotly names them."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +151,8 @@ def pictures(
     with matplotlib.rc_context(RC):
         figure = curves(summary, title)
         for ending in endings:
-            content = io.BytesIO()
-            figure.savefig(content, format=ending[1:], dpi=200, metadata=METADATA[ending])
-            files[ending] = content.getvalue()
-            figure.set_layout_engine("none")  # the layout of the first file serves both
+            files[ending] = content(figure, ending, dpi=200)
+            figure.set_layout_engine("none")  # the layout of the first file serves all
     return files
 
 
@@ -180,12 +172,9 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     height = rows * (upper_height + 1.15 * lower) + 0.5
     figure = Figure(figsize=(7.0, height), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(rows, columns)
-    for index, panel in enumerate(panels):
+    for cell, panel in zip(figure.add_gridspec(rows, columns), panels, strict=False):
         made = plots(panel)
-        cells = grid[index // columns, index % columns].subgridspec(
-            len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04
-        )
+        cells = cell.subgridspec(len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04)
         upper = figure.add_subplot(cells[0])
         _draw(upper, made[0], panel, looks, 0.14 / upper_height)
         upper.set_title(panel_title(panel), fontsize=8.5, pad=12)
@@ -193,11 +182,11 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
             upper.set_xlabel("")
             upper.tick_params(labelbottom=False)
             _draw(figure.add_subplot(cells[1], sharex=upper), made[1], panel, looks)
-    about = "\n".join(textwrap.wrap(_about(summary), 110))
-    if len(labels) == 1:
-        title = f"{title}: {labels[0]}" if title else labels[0]
-    figure.supxlabel(about, fontsize=6.5, color=INK)
-    if title:
+    intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
+    about = f"shaded: {'; '.join(intervals)}" if intervals else "no interval"
+    about += "; points: seeds" * bool((summary["seeds"] > 1).any())
+    figure.supxlabel("\n".join(textwrap.wrap(about, 110)), fontsize=6.5, color=INK)
+    if title := ": ".join(filter(None, [title, *labels[: len(labels) == 1]])):
         figure.suptitle(title, fontsize=9.5)
     return figure
 
@@ -215,11 +204,8 @@ def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style
                 look = {"color": style.color, "alpha": 0.45, "markersize": 2.6, "zorder": 2}
                 axes.plot(*zip(*points, strict=True), "o", **look)
         there = curve[curve["value"].notna()]
-        if not len(there):
-            continue
-        axes.fill_between(
-            curve["length"], curve["low"], curve["high"], color=style.color, alpha=0.05, linewidth=0
-        )
+        ends = curve["length"], curve["low"], curve["high"]
+        axes.fill_between(*ends, color=style.color, alpha=0.05, linewidth=0)
         for end in ("low", "high"):
             axes.plot(curve["length"], curve[end], color=style.color, alpha=0.35, linewidth=0.5, zorder=1)
         many = len(there) >= 10 or bool(plot.reference)
@@ -263,76 +249,31 @@ def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
         axes.axvline(length, color=FAINT, linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=0)
 
 
-def _about(summary: pd.DataFrame) -> str:
-    intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
-    texts = [f"shaded: {'; '.join(intervals)}" if intervals else "no interval"]
-    return "; ".join([*texts, *["points: seeds"] * bool((summary["seeds"] > 1).any())])
-
-
 def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactive:
-    """The rows of one panel as a figure of plotly.
+    """The rows of one panel as a figure of plotly, with intervals as error bars.
 
     Args:
         labels: all of the page, which decide the colours.
     """
-    from plotly.subplots import make_subplots
-
-    looks, made = styles(labels), plots(panel)
-    wide = max(map(len, made[0].lines))
-    gap = 0.05 * (wide <= WIDEST and len(made[0].lines) <= 20)  # a legend has all labels
-    heights = [0.7, 0.3][: len(made)]
-    figure = make_subplots(rows=len(made), shared_xaxes=True, row_heights=heights, vertical_spacing=0.04)
+    looks, made, ticks = styles(labels), plots(panel), _ticks(panel)
+    figure = stacked([0.7, 0.3][: len(made)], 0.04)
     for row, plot in enumerate(made, 1):
         for label, curve in plot.lines.items():
-            _scatter(figure, row, plot, curve, looks[label])
-        exits = [(label, "▲", length, plot.range[1]) for label, length in plot.exits()]
-        texts = [(label, f"\u00a0\u00a0{text}", length, at) for label, text, length, _, at in plot.ends(gap)]
-        for label, text, length, height in exits + texts * (row == 1):
+            above, below = curve["high"] - curve["value"], curve["value"] - curve["low"]
             figure.add_scatter(
-                x=[length], y=[height], text=[escape(text)], mode="text", legendgroup=label, row=row, col=1,
-                textposition="middle center" if text == "▲" else "middle right", cliponaxis=False,
-                textfont={"color": looks[label].color}, hoverinfo="skip", showlegend=False,
+                x=curve["length"], y=curve["value"], name=escape(label), legendgroup=label, row=row, col=1,
+                error_y={"array": above, "arrayminus": below, "thickness": 0.7, "width": 2},
+                line=looks[label].line, mode="lines+markers", showlegend=not plot.reference,
             )  # fmt: skip
-        figure.update_yaxes(title=escape(plot.unit), range=plot.range, row=row, col=1)
-    ticks = _ticks(panel)
-    figure.update_xaxes(type="log", tickvals=[*ticks], ticktext=[*ticks.values()], gridcolor=GRID)
+        for label, length in plot.exits():
+            figure.add_annotation(
+                x=math.log10(length), y=plot.range[1], text="▲", row=row, col=1, showarrow=False,
+                font={"color": looks[label].color},
+            )  # fmt: skip
+        title = escape(plot.unit)
+        figure.update_yaxes(title=title, range=plot.range, hoverformat=".4f", row=row, col=1)
+    figure.update_xaxes(type="log", tickvals=[*ticks], ticktext=[*ticks.values()])
     figure.update_xaxes(title=f"{panel['axis'].iloc[0]} (tokens)", row=len(made), col=1)
-    figure.update_yaxes(gridcolor=GRID, zerolinecolor="#999999", automargin=True)
     for length in sorted(set(panel["train_length"])):
         figure.add_vline(length, line={"color": FAINT, "dash": "dot"})
-    figure.update_layout(
-        height=290 + 150 * len(made) + 20 * len(made[0].lines), plot_bgcolor="white", hovermode="closest",
-        margin={"l": 60, "r": 10 + 7 * wide * (gap > 0), "t": 30, "b": 10}, font={"color": INK},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.16},
-    )  # fmt: skip
-    return figure
-
-
-def _scatter(figure: Interactive, row: int, plot: Plot, curve: pd.DataFrame, style: Style) -> None:
-    """Add a curve and the band of its interval; the legend switches all traces of an encoding."""
-    label, there = curve["encoding"].iloc[0], curve[curve["value"].notna()]
-    known = there[there["low"].notna()]
-    both = {"legendgroup": label, "row": row, "col": 1}
-    if len(known):
-        figure.add_scatter(
-            x=[*known["length"], *known["length"][::-1]], y=[*known["high"], *known["low"][::-1]],
-            fill="toself", fillcolor=style.color, opacity=0.12, line={"width": 0}, mode="lines",
-            hoverinfo="skip", showlegend=False, **both,
-        )  # fmt: skip
-    if not len(there) and plot.reference:
-        return
-    figure.add_scatter(
-        x=there["length"], y=there["value"], name=escape(label), hoverinfo="text", mode="lines+markers",
-        text=[_hover(label, point, plot) for point in there.itertuples()], line=style.line,
-        marker={"symbol": SYMBOLS[style.marker]}, showlegend=not plot.reference, **both,
-    )  # fmt: skip
-
-
-def _hover(label: str, point: Any, plot: Plot) -> str:
-    text = signed if plot.reference else number
-    ends = "" if math.isnan(point.low) else f" [{text(point.low)} to {text(point.high)}]"
-    rank = "" if math.isnan(point.rank) else f"<br>rank {point.rank:.0f}"
-    seeds = (
-        [] if plot.reference else [f"<br>seed {seed}: {number(one)}" for seed, one in point.values.items()]
-    )
-    return f"{escape(label)} at {point.length}: {text(point.value)}{ends}{rank}{''.join(seeds)}"
+    return figure.update_layout(height=290 + 150 * len(made) + 20 * len(made[0].lines), hovermode="closest")

@@ -17,10 +17,10 @@ from zoo.figures.grid import Columns, Panel, PanelFigure, grid
 from zoo.figures.hooks import Layer, draw_small_weights
 from zoo.figures.plots import Reach
 from zoo.figures.style import INK, styles
-from zoo.recipe.encoding import check_encoding, encoding_label
+from zoo.recipe.diff import ENCODING
+from zoo.recipe.encoding import changed_label, check_encoding
 from zoo.recipe.tree import dotted
 
-TRAINED = 64
 PAIRS = 4 * 1024**2
 """Of tokens, times heads: the largest figure."""
 LAYERS = 8
@@ -32,20 +32,18 @@ RANDOM = " Weights that start near zero are drawn at random here: training sets 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The last position and the trained length (by default at most 64), in tokens, and the model.
+    """The last position and the trained length, in tokens, and the model.
 
     Raises:
         InputError: numbers that do not fit together, or are too large for a figure.
     """
 
     length: int = 256
-    trained: int | None = None
+    trained: int = 64
     heads: int = 4
     d_model: int = 128
 
     def __post_init__(self) -> None:
-        if self.trained is None:
-            object.__setattr__(self, "trained", min(TRAINED, self.length))
         most = int((PAIRS / self.heads) ** 0.5)
         if self.trained > self.length:
             raise InputError(f"--trained {self.trained} is beyond --length {self.length}")
@@ -96,15 +94,12 @@ def labels_of(specs: Sequence[Any]) -> list[str]:
     """A label for each resolved encoding, with the options that are not at their default."""
     labels: list[str] = []
     for spec in specs:
-        words = [encoding_label(spec)]
-        if isinstance(spec, dict):
-            for option in registry.encodings.describe(spec["name"]).options:
-                value = spec[option.name]
-                if value != option.default and not isinstance(value, dict | list | tuple):
-                    words.append(
-                        f"{option.name}={value:g}" if isinstance(value, float) else f"{option.name}={value}"
-                    )
-        labels.append(" ".join(words))
+        options = registry.encodings.describe(spec["name"]).options if isinstance(spec, dict) else ()
+        changed = {
+            f"{ENCODING}.{one.name}": spec[one.name] for one in options if spec[one.name] != one.default
+        }
+        plain = {key: value for key, value in changed.items() if not isinstance(value, dict | list | tuple)}
+        labels.append(changed_label(spec, plain))
     return [f"{label} ({n})" if labels.count(label) > 1 else label for n, label in enumerate(labels, 1)]
 
 
@@ -132,18 +127,14 @@ def panels_of(
         length: the last position, in tokens; an encoding with an end is drawn to its end.
         note: added to the captions of panels that depend on weights.
     """
-    end = stack.max_length
-    reach = Reach(trained, length, length if end is None else min(end, length))
-    layers = _layers(stack)
-    found = []
+    reach = Reach(trained, length, min(stack.max_length or length, length))
+    layers, found = _layers(stack), []
     for number, (name, encodings) in enumerate(layers.items()):
-        learned = any(True for one in encodings for _ in one.parameters())
+        learned = note if any(True for one in encodings for _ in one.parameters()) else ""
         for panel in HookPanels(Layer(encodings, stack.size, reach.defined), reach, color):
             if number and panel.key.startswith("embed"):
                 continue  # the vectors are added before the first layer
-            caption = (
-                panel.caption + reach.note + (note if learned and not panel.key.startswith(FIXED) else "")
-            )
+            caption = panel.caption + reach.note + ("" if panel.key.startswith(FIXED) else learned)
             panel = replace(panel, caption=caption, color=color)
             if len(layers) > 1:
                 key = f"{panel.key}_{number + 1}" if number else panel.key

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -14,7 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from zoo.errors import shorten
-from zoo.figures.style import CAPTION, INK, METADATA, RC
+from zoo.figures.plots import Data
+from zoo.figures.style import CAPTION, INK, RC, content
 
 ACROSS = 4
 """Panels in a row; as many as there are encodings or runs, if these are more."""
@@ -26,8 +25,6 @@ CHARACTERS, LINE, INDENT = 66, 8.1, -42
 """Of a line of a caption; its height and where it begins left of the axes, in points."""
 LABEL = 42
 """Characters of a label."""
-DPI = 110
-Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,20 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
         if len(rows[-1]) + len(there) > across:
             rows.append([])
         rows[-1] += there.items()
-    across = max(map(len, rows))
+    across = max(1, *map(len, rows))
+    wide, high = across * WIDTH, len(rows) * HEIGHT + HEAD
+    inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     with matplotlib.rc_context(RC):
-        figure = _sheet(max(1, across), len(rows), HEAD)
-        wide, high = figure.get_size_inches()
-        heading = " · ".join(filter(None, (*columns, title)))
-        place = 0.1 / wide, 1 - HEAD / 2 / high
+        figure = PanelFigure(figsize=(wide, high))
+        FigureCanvasAgg(figure)
+        figure.subplots_adjust(
+            left=LEFT / wide, right=1 - RIGHT / wide, bottom=BOTTOM / high, top=1 - (HEAD + TOP) / high,
+            wspace=(LEFT + RIGHT) / inner_width, hspace=(TOP + BOTTOM) / inner_height,
+        )  # fmt: skip
+        heading, place = " · ".join(filter(None, (*columns, title))), (0.1 / wide, 1 - HEAD / 2 / high)
         figure.text(*place, heading, fontsize=10.5, fontweight="bold", va="center")
         drawn: dict[str, list[Axes]] = {}
-        for row, cells in zip(rows, figure.subplots(len(rows), max(1, across), squeeze=False), strict=True):
+        for row, cells in zip(rows, figure.subplots(len(rows), across, squeeze=False), strict=True):
             for axes in cells[len(row) :]:
                 axes.remove()
             for axes, (label, panel) in zip(cells, row, strict=False):
@@ -100,19 +102,6 @@ def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:
     return found
 
 
-def _sheet(across: int, rows: int, head: float) -> PanelFigure:
-    """An empty figure whose subplots have the same margins in inches everywhere."""
-    wide, high = across * WIDTH, rows * HEIGHT + head
-    figure = PanelFigure(figsize=(wide, high))
-    FigureCanvasAgg(figure)
-    inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    figure.subplots_adjust(
-        left=LEFT / wide, right=1 - RIGHT / wide, bottom=BOTTOM / high, top=1 - (head + TOP) / high,
-        wspace=(LEFT + RIGHT) / inner_width, hspace=(TOP + BOTTOM) / inner_height,
-    )  # fmt: skip
-    return figure
-
-
 def _describe(axes: Axes, panel: Panel, label: str) -> None:
     """Label, title and caption above the axes."""
     lines = textwrap.wrap(panel.caption, CHARACTERS)
@@ -130,17 +119,6 @@ def _share_scales(drawn: Sequence[Axes]) -> None:
     for image in images:
         image.set_clim(min(one.get_clim()[0] for one in images), max(one.get_clim()[1] for one in images))
     ends = [axes.get_ylim() for axes in drawn]
-    if (
-        not images
-        and len({(axes.get_yscale(), low < high) for axes, (low, high) in zip(drawn, ends, strict=True)}) == 1
-    ):
+    if not images and len({axes.get_yscale() for axes in drawn}) == 1:
         for axes in drawn:
             axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
-
-
-def content(figure: Figure, suffix: str) -> bytes:
-    """A figure as a file: `.png`, `.svg` or `.pdf`."""
-    file = io.BytesIO()
-    with matplotlib.rc_context(RC):
-        figure.savefig(file, format=suffix[1:], dpi=DPI, metadata=METADATA[suffix])
-    return file.getvalue()

@@ -19,8 +19,8 @@ from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.scores import ScoreTerms
 
-CONTENTS, COPIES = 32, 64
-"""Random contents that a mean is over, and random tokens whose copies are scored."""
+CONTENTS = 32
+"""Random contents that a mean is over."""
 NEAR_ZERO = 0.05
 
 
@@ -113,15 +113,6 @@ class Layer:
         weights = self.view.weights(logits.masked_fill(~allowed, -torch.inf), self.reading(self.content[0]))
         return array(weights), array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
 
-    def copies(self, heads: slice) -> np.ndarray:
-        """The score of the last token with its own copy k tokens before, as a share of k = 0: [N,T]."""
-        shape = COPIES, self.size.num_heads, 1, self.size.head_dim
-        generator = torch.Generator().manual_seed(1)
-        token = torch.randn(shape, generator=generator).expand(-1, -1, self.length, -1)
-        x = torch.randn(COPIES, self.length, self.size.d_model, generator=generator)
-        last = self.scores(x, token, token)[0][:, heads, -1].flip(-1).flatten(0, 1)
-        return array(last / last[:, :1])
-
     def angles(self, head: int) -> np.ndarray | None:
         """The angle of each rotated pair of dimensions of a head at each position, [T,P] in radians, fastest
         first.
@@ -135,29 +126,20 @@ class Layer:
         out = self.view.rotate(alone, alone, contexts)[0][:, head].double()  # [D,T,W]
         if not out[..., width:].any():  # zeros, for the sake of a head that has become wider
             out = out[..., :width]
-        if out.shape[-1] == 2 * width:  # each dimension has become a complex number, its parts in two halves
-            turns = torch.stack([torch.complex(out[i, :, i], out[i, :, i + width]) for i in range(width)], -1)
-        elif out.shape[-1] == width:
+        if out.shape[-1] not in (width, 2 * width):
+            return None
+        pairs = [(i, i + width) for i in range(width)]  # each has become a complex number
+        if out.shape[-1] == width:
             across = (out - out.permute(2, 1, 0)).abs().sum(1)
-            partner = across.argmax(-1)
-            first = [i for i in range(width) if across[i, partner[i]] > 1e-6 and i < partner[i]]
-            if not first:
-                return None
-            turns = torch.stack([torch.complex(out[i, :, i], out[i, :, partner[i]]) for i in first], -1)
-            if ((out[first].norm(dim=-1).T - turns.abs()).abs() > 1e-3 * turns.abs().max()).any():
-                return None
-        else:
+            pairs = [(i, int(j)) for i, j in enumerate(across.argmax(-1)) if i < j and across[i, j] > 1e-6]
+        if not pairs:
+            return None
+        turns = torch.stack([torch.complex(out[i, :, i], out[i, :, j]) for i, j in pairs], -1)
+        lengths = out[[i for i, _ in pairs]].norm(dim=-1).T
+        if out.shape[-1] == width and ((lengths - turns.abs()).abs() > 1e-3 * turns.abs().max()).any():
             return None
         found = np.unwrap(np.angle((turns / turns[:1]).numpy()), axis=0)
         return found[:, np.argsort(-np.abs(found[-1]), kind="stable")]
-
-    def values(self) -> np.ndarray:
-        """The length of the vector that `value` adds for one key at each distance, [H,T]."""
-        weights = torch.eye(self.length).flip(0)[:, None, None].expand(-1, self.size.num_heads, 1, -1)
-        terms = ScoreTerms(self.view, self.contexts).queries(self.length - 1, self.length)
-        added = terms.value(weights)
-        lengths = torch.zeros(weights.shape[:2]) if added is None else added[:, :, 0].norm(dim=-1)
-        return array(lengths.T)
 
     def embedded(self, x: Tensor) -> Tensor:
         for encoding, context in zip(self.encodings, self.contexts, strict=True):

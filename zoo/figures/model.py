@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from matplotlib.axes import Axes
+from scipy.special import stdtrit
 
-from zoo.console import progress_bar
+from zoo.console import waiting
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, collect
-from zoo.evaluation.activations import Activations, middles, observe
-from zoo.evaluation.interval import interval_of_mean
 from zoo.figures import plots
+from zoo.figures.activations import Activations, middles, observe
 from zoo.figures.encoding import PAIRS, panels_of
-from zoo.figures.grid import Columns, Data, Panel
-from zoo.figures.plots import layer_color, spread
+from zoo.figures.grid import Columns, Panel
+from zoo.figures.plots import Data, LinePlot, Reach, layer_color, spread
 from zoo.figures.samples import Samples, open_samples
 from zoo.figures.style import FAINT, styles
 from zoo.models.transformer import size_of
@@ -33,8 +34,6 @@ MAP_LAYERS, MAP_HEADS, LAYERS = 3, 4, 5
 SMALLEST = 1e-6
 OF_HOOKS = 2
 """Panels of hooks before and after training, at most."""
-ZERO = 0.5
-"""Where position 0 stands on a logarithmic axis."""
 BY_POSITION = {
     "entropy": (
         "entropy", "Entropy of attention", "entropy (nats)",
@@ -84,8 +83,7 @@ def columns(
         raise InputError(dict.fromkeys(problems))
     names = [changed_label(task.recipe.as_dict()["model"]["encoding"], task.changed) for _, task, _ in opened]
     looks, found = styles(names), {}
-    total = sum(batch["tokens"].numel() for *_, samples in opened for batch in samples.batches.values())
-    with progress_bar(total, "drawing", "token", unit_scale=True, leave=False) as bar:
+    with waiting("drawing"):
         for (path, task, samples), name in zip(opened, names, strict=True):
             for note in samples.notes:
                 log(f"{path}: {note}")
@@ -94,20 +92,13 @@ def columns(
             while label in found:  # another checkpoint of the same run
                 label += "'"
             color = looks[name].color
-            own = panels(task, samples, color, bar.update)
+            own = panels(task, samples, color)
             found[label] = [replace(panel, color=color) for panel in own]
     return found
 
 
-def panels(
-    task: Task, samples: Samples, color: str, advance: Callable[[int], Any] = lambda count: None
-) -> list[Panel]:
-    """The panels of one model.
-
-    Args:
-        color: of its encoding.
-        advance: called with the number of tokens that were read.
-    """
+def panels(task: Task, samples: Samples, color: str) -> list[Panel]:
+    """The panels of one model, in the colour of its encoding."""
     model, trained = task.model, task.recipe.data.sequence_length
     device, found = model.tokens.weight.device, []
     if len(samples.excerpt) > 1:
@@ -116,7 +107,7 @@ def panels(
     observed = {}
     for length, batch in samples.batches.items():
         on_device = {name: values.to(device) for name, values in batch.items()}
-        observed[length] = observe(model, on_device, trained, advance)
+        observed[length] = observe(model, on_device, trained)
     if observed:
         longest = observed[max(observed)]
         found += [attention_by_distance(longest), *(by_position(longest, key) for key in BY_POSITION)]
@@ -135,104 +126,103 @@ def attention_maps(weights: np.ndarray, names: Sequence[str]) -> list[Panel]:
     layers, count, size = weights.shape[:3]
     rows, found = np.arange(size), []
     distance = (weights * np.abs(rows[:, None] - rows)).sum(-1).mean(-1)
+
+    def draw(axes: Axes, data: Data) -> None:
+        shown = np.sqrt(data["weights"])
+        starts = plots.side_by_side(axes, shown, "square root of the weight", vmin=0, vmax=1)
+        labels = [f"head {head + 1}" for head in data["heads"]]
+        axes.set_xticks([start + size / 2 for start in starts], labels, fontsize=6)
+        axes.set_yticks(rows + 0.5, data["names"], fontsize=5)
+        axes.tick_params(length=0)
+
     for number, layer in enumerate(spread(layers, MAP_LAYERS)):
         heads = np.argsort(distance[layer], kind="stable")[spread(count, MAP_HEADS)]
         about = f"{len(heads)} of {count} heads" if count > len(heads) else "all heads"
-
-        def draw(axes: Axes, data: Data) -> None:
-            shown, gap = np.sqrt(data["weights"]), np.full((size, 1), np.nan)
-            table = np.concatenate([part for one in shown for part in (one, gap)][:-1], axis=1)
-            plots.image(axes, table, "square root of the weight", vmin=0, vmax=1)
-            starts = np.arange(len(shown)) * (size + 1) + size / 2
-            axes.set_xticks(starts, [f"head {head + 1}" for head in data["heads"]], fontsize=6)
-            axes.set_yticks(rows + 0.5, data["names"], fontsize=5)
-            axes.tick_params(length=0)
-
-        found.append(
-            Panel(
-                f"attention_map_{number}", f"Attention on an excerpt: layer {layer + 1} of {layers}",
-                f"A row for each query and a column for each key; {about}, from the head with the nearest "
-                "keys to the one with the farthest.",
-                {"weights": weights[layer, heads], "heads": heads, "names": list(names)}, draw,
-            )
-        )  # fmt: skip
+        found.append(Panel(
+            f"attention_map_{number}", f"Attention on an excerpt: layer {layer + 1} of {layers}",
+            f"A row for each query and a column for each key; {about}, from the head with the nearest "
+            "keys to the one with the farthest.",
+            {"weights": weights[layer, heads], "heads": heads, "names": list(names)}, draw,
+        ))  # fmt: skip
     return found
+
+
+def _lines(
+    seen: Activations, key: str, title: str, caption: str, axis: str, unit: str, x: np.ndarray,
+    values: Sequence[np.ndarray], looks: Sequence[dict[str, Any]], **options: Any,
+) -> Panel:  # fmt: skip
+    """A panel of means over sequences by position or distance.
+
+    Args:
+        values: of each line, [W,...,N].
+        options: those of `LinePlot`.
+    """
+    ends = np.stack([mean_over_sequences(one) for one in values], 1)
+    data = {"x": x, **dict(zip(("mean", "low", "high"), ends, strict=True))}
+    reach = Reach(seen.trained, seen.length, seen.length)
+    return Panel(key, title, caption, data, LinePlot(reach, axis, unit, looks, log_tokens=True, **options))
 
 
 def attention_by_distance(seen: Activations) -> Panel:
     """Mean attention over distance, of queries within the trained length and of those beyond it."""
     layers = spread(seen.attention.shape[1], LAYERS)
     sides = ("within", "beyond") if seen.length > seen.trained else ("within",)
-    data: dict[str, Any] = {"distance": middles(seen.bins)}
+    values, looks = [], []
     for side, name in enumerate(sides):
-        for layer in layers:
-            data[f"layer_{layer}_{name}"] = mean_over_sequences(seen.attention[:, layer, :, side])
-
-    def draw(axes: Axes, data: Data) -> None:
-        for name in sides:
-            for number, layer in enumerate(layers):
-                line = np.maximum(data[f"layer_{layer}_{name}"], SMALLEST)
-                dashed = len(sides) > 1 and name == "within"
-                look = {"color": layer_color(number, len(layers)), "linestyle": "--" if dashed else "-"}
-                _draw_line(axes, data["distance"], line, label=f"layer {layer + 1}, {name}", **look)
-        plots.plain_log(axes)
-        _log_axis(axes, seen, "distance of the key (tokens)")
-        axes.set_ylabel("mean attention weight")
-        axes.legend(ncols=len(sides), **plots.LEGEND)
-
+        for number, layer in enumerate(layers):
+            values.append(np.maximum(seen.attention[:, layer, :, side], SMALLEST))
+            look = {"label": f"layer {layer + 1}, {name}", "color": layer_color(number, len(layers))}
+            looks.append(look | {"linestyle": "--" if name != sides[-1] else "-"})
     caption = (
         "Solid: queries beyond the trained length; dashed: within it. Where they differ, a layer attends "
         "to other distances than in training."
         if len(sides) > 1
         else "Of sequences no longer than in training."
     )
-    return Panel("attention_by_distance", "Attention over distance", caption, data, draw)
+    return _lines(
+        seen, "attention_by_distance", "Attention over distance", caption, "distance of the key",
+        "mean attention weight", middles(seen.bins), values, looks, log=True,
+    )  # fmt: skip
 
 
 def by_position(seen: Activations, key: str) -> Panel:
     """Values of some layers by position in the longest sequences, of `BY_POSITION`."""
     name, title, unit, caption = BY_POSITION[key]
-    values = getattr(seen, name)
-    layers = spread(values.shape[1], LAYERS)
-    data: dict[str, Any] = {"position": middles(seen.bins)}
-    data |= {f"layer_{layer}": mean_over_sequences(values[:, layer]) for layer in layers}
+    every = getattr(seen, name)
+    layers = spread(every.shape[1], LAYERS)
+    values, looks = [every[:, layer] for layer in layers], []
+    for number, layer in enumerate(layers):
+        after = layer if key == "norm" else layer + 1  # the first norm is of the input
+        label, color = f"layer {after}" if after else "input", layer_color(number, len(layers))
+        looks.append({"label": label, "color": color})
     if key == "entropy":
-        data["most"] = seen.most
-
-    def draw(axes: Axes, data: Data) -> None:
-        if "most" in data:
-            axes.plot(np.maximum(data["position"], ZERO), data["most"], color=FAINT, linewidth=1)
-        for number, layer in enumerate(layers):
-            after = layer if key == "norm" else layer + 1  # the first norm is of the input
-            label, color = f"layer {after}" if after else "input", layer_color(number, len(layers))
-            _draw_line(axes, data["position"], data[f"layer_{layer}"], label=label, color=color)
-        _log_axis(axes, seen, "position of the token")
-        axes.set_ylabel(unit)
-        axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
-        axes.legend(ncols=2, **plots.LEGEND)
-
-    return Panel(key, title, caption, data, draw)
+        values.append(seen.most[None])
+        looks.append({"color": FAINT, "linewidth": 1.0})
+    top = max(1.3 * float(np.nanmax(one)) for one in map(mean_over_sequences, values))
+    return _lines(
+        seen, key, title, caption, "position", unit, middles(seen.bins), values, looks, limits=(0, top)
+    )
 
 
 def loss(observed: Mapping[int, Activations], color: str) -> Panel:
     """The loss by position, a line for each length."""
-    lengths = sorted(observed, reverse=True)
-    data: dict[str, Any] = {}
-    for length, seen in observed.items():
-        data[f"position_{length}"] = middles(seen.loss_bins)
-        data[f"length_{length}"] = mean_over_sequences(seen.loss)
+    ordered = [observed[length] for length in sorted(observed, reverse=True)]
+    count = len(ordered[0].loss_bins) - 1
 
-    def draw(axes: Axes, data: Data) -> None:
-        for number, length in enumerate(lengths):
-            look = {"color": color, "linestyle": plots.DASHED[number % len(plots.DASHED)], "marker": "o"}
-            line = data[f"length_{length}"]
-            _draw_line(axes, data[f"position_{length}"], line, label=f"in {length} tokens", **look)
-        _log_axis(axes, observed[lengths[0]], "position of the token")
-        axes.set_ylabel("loss (nats)")
-        axes.legend(**plots.LEGEND)
+    def padded(values: np.ndarray) -> np.ndarray:
+        missing = [(0, 0)] * (values.ndim - 1) + [(0, count - values.shape[-1])]
+        return np.pad(values, missing, constant_values=np.nan)
 
+    looks = [
+        {"label": f"in {seen.length} tokens", "color": color, "marker": "o", "linestyle": dash}
+        for seen, dash in zip(ordered, plots.DASHED * len(ordered), strict=False)
+    ]
     caption = "Mean and 95 % interval over sequences. A rise beyond the trained length is a failure."
-    return Panel("loss", "Loss by position", caption, data, draw)
+    return _lines(
+        ordered[0], "loss", "Loss by position", caption, "position", "loss (nats)",
+        np.stack([padded(middles(seen.loss_bins)) for seen in ordered]),
+        [padded(seen.loss) for seen in ordered], looks,
+    )  # fmt: skip
 
 
 def learned(task: Task, length: int, color: str) -> list[Panel]:
@@ -245,15 +235,16 @@ def learned(task: Task, length: int, color: str) -> list[Panel]:
     if next(now.parameters(), None) is None:
         return []
     length = max(trained, min(length, int((PAIRS / now.size.num_heads) ** 0.5)))
+    look = {"length": length, "trained": trained, "color": color}
     before: dict[str, Panel] = {}
     if not (task.card.get("imported") or task.recipe.init_from or task.changed):
         config = task.recipe.model
         stack = EncodingStack(config.encoding, size_of(config, trained), task.recipe.seed).eval()
-        before = {one.key: one for one in panels_of(stack, color=color, length=length, trained=trained)}
+        before = {one.key: one for one in panels_of(stack, **look)}
     found: list[Panel] = []
-    for panel in panels_of(now, color=color, length=length, trained=trained):
-        initial = before.get(panel.key)
-        if initial and _same(panel.data, initial.data):
+    for panel in panels_of(now, **look):
+        initial, data = before.get(panel.key), panel.data
+        if initial and all(np.array_equal(data[n], initial.data[n], equal_nan=True) for n in data):
             continue
         found.append(replace(panel, key=f"learned_{panel.key}", title=f"{panel.title}, trained"))
         if initial:
@@ -262,50 +253,13 @@ def learned(task: Task, length: int, color: str) -> list[Panel]:
     return found[: OF_HOOKS * (2 if before else 1)]
 
 
-def _same(one: Data, other: Data) -> bool:
-    return all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
-
-
 def mean_over_sequences(values: np.ndarray) -> np.ndarray:
-    """[3,N]: mean, low and high end of the 95 % interval over sequences.
+    """[3,N]: the mean, which leaves out NaN, and the ends of its 95 % interval (Student's t) over sequences.
 
-    Values are [W,...,N], and averaged over all axes between.
-
-    NaN is left out; fewer than two sequences have no interval.
+    Values are [W,...,N], and averaged over all axes between. One sequence has no interval.
     """
-    own = values if values.ndim == 2 else _nanmean(values, tuple(range(1, values.ndim - 1)))
-    ends = []
-    for column in own.T:
-        low, high = interval_of_mean(column[np.isfinite(column)])
-        # All that is drawn is at least zero.
-        ends.append((math.nan if low is None else max(low, 0.0), math.nan if high is None else high))
-    return np.stack([_nanmean(own, (0,)), *np.array(ends, dtype=float).reshape(-1, 2).T])
-
-
-def _nanmean(values: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
-    """`np.nanmean` without its warning where all values are NaN."""
-    known = ~np.isnan(values)
-    count = known.sum(axis)
-    return np.where(count > 0, np.where(known, values, 0).sum(axis) / np.maximum(count, 1), np.nan)
-
-
-def _draw_line(axes: Axes, x: np.ndarray, line: np.ndarray, **look: Any) -> None:
-    known = np.isfinite(line[0])
-    x, (mean, low, high) = np.maximum(x, ZERO)[known], line[:, known]
-    if look.get("linestyle", "-") == "-":
-        axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    axes.plot(x, mean, linewidth=1.1, markersize=2.5, **look)
-
-
-def _log_axis(axes: Axes, seen: Activations, label: str) -> None:
-    """Positions or distances on a logarithmic axis that has 0, the trained length marked."""
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(ZERO, seen.length)
-    powers = [4**power for power in range(int(math.log(max(2, seen.length), 4)) + 1)]
-    ticks = sorted({*(one for one in powers if not 0.3 < one / seen.trained < 3), seen.trained})
-    axes.set_xticks([ZERO, *ticks], ["0", *map(str, ticks)])
-    axes.minorticks_off()
-    axes.set_xlabel(label)
-    if seen.length > seen.trained:
-        axes.axvspan(seen.trained, seen.length, color=FAINT, alpha=0.12, linewidth=0, zorder=0)
-    axes.axvline(seen.trained, color=FAINT, linewidth=0.9, linestyle=":", zorder=0)
+    each = torch.as_tensor(values).reshape(len(values), -1, values.shape[-1]).nanmean(1)
+    frame = pd.DataFrame(each.numpy())
+    mean, count = frame.mean(), frame.count()
+    margin = stdtrit(np.maximum(count - 1, 1), 0.975) * frame.std() / count**0.5
+    return np.stack([mean, np.maximum(mean - margin, 0), mean + margin])  # no value is below zero

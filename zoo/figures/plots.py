@@ -1,8 +1,9 @@
-"""Functions that draw on matplotlib axes: curves of heads, matrices, maps, and the trained length."""
+"""Functions that draw on matplotlib axes: lines over tokens, tables as colours, and the trained length."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
-from zoo.figures.style import FAINT, INK
+from zoo.figures.style import FAINT
 
 DASHED = ("-", "--", "-.", ":")
-LEGEND: dict[str, Any] = {
-    "fontsize": 6, "handlelength": 2.2, "columnspacing": 1.2, "frameon": False, "labelspacing": 0.2,
-}  # fmt: skip
+ZERO = 0.5
+"""Where position 0 stands on a logarithmic axis."""
+Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,64 @@ class Reach:
         return f" Refused beyond {self.defined} tokens." if self.defined < self.length else ""
 
 
+@dataclass(frozen=True)
+class LinePlot:
+    """Lines over positions or distances, with the trained length marked. A call draws `data`.
+
+    `data` has the lines `mean` [L,N], with the ends `low` and `high` of their intervals, and the tokens `x`,
+    [N] or [L,N], by default from 0 on.
+
+    Attributes:
+        axis, unit: the labels of the axes.
+        looks: label, colour and so on of each line; without labels there is no legend.
+        level: a horizontal line for comparison.
+        log, log_tokens: logarithmic axes.
+        limits: bottom and top of the vertical axis.
+    """
+
+    reach: Reach
+    axis: str
+    unit: str
+    looks: Sequence[Mapping[str, Any]]
+    level: float | None = None
+    log: bool = False
+    log_tokens: bool = False
+    limits: tuple[float | None, float | None] = (None, None)
+
+    def __call__(self, axes: Axes, data: Data) -> None:
+        mean, low, high = (np.asarray(data.get(name, data["mean"])) for name in ("mean", "low", "high"))
+        x = np.broadcast_to(data.get("x", np.arange(mean.shape[1])), mean.shape)
+        x = np.maximum(x, ZERO) if self.log_tokens else x
+        if self.log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(lambda value, _: "")
+        if self.level is not None:
+            axes.axhline(self.level, color=FAINT, linewidth=0.7)
+        for index, look in enumerate(self.looks):
+            at = np.isfinite(mean[index])
+            if "low" in data:
+                band = x[index, at], low[index, at], high[index, at]
+                axes.fill_between(*band, color=look["color"], alpha=0.15, linewidth=0)
+            axes.plot(x[index, at], mean[index, at], **{"linewidth": 1.1, "markersize": 2.5, **look})
+        axes.set_ylim(*self.limits)
+        axes.set_ylabel(self.unit)
+        (_log_tokens if self.log_tokens else mark_trained)(axes, self.reach, f"{self.axis} (tokens)")
+        if any("label" in look for look in self.looks):
+            axes.legend(ncols=2, fontsize=6, handlelength=2.2, frameon=False, labelspacing=0.2)
+
+
+def looks_of_heads(count: int, color: str) -> list[dict[str, Any]]:
+    """The looks of a line for each head; of many the labels are left out."""
+    looks = [{"color": shade} for shade in shades(color, count)]
+    if 1 < count <= 8:
+        looks = [
+            look | {"label": f"head {head + 1}", "linestyle": DASHED[head % len(DASHED)]}
+            for head, look in enumerate(looks)
+        ]
+    return looks
+
+
 def shades(color: str, count: int) -> list[tuple[float, ...]]:
     """Colours of one hue from dark to light, for the heads of one encoding."""
     full = np.array(to_rgb(color))
@@ -45,9 +104,7 @@ def spread(count: int, most: int) -> list[int]:
     >>> spread(3, 4), spread(24, 4)
     ([0, 1, 2], [0, 8, 15, 23])
     """
-    if count <= most:
-        return list(range(count))
-    return [round(index * (count - 1) / (most - 1)) for index in range(most)]
+    return np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
 
 
 def mark_trained(axes: Axes, reach: Reach, name: str) -> None:
@@ -57,83 +114,55 @@ def mark_trained(axes: Axes, reach: Reach, name: str) -> None:
     ticks = sorted({0, reach.trained, (reach.trained + reach.length) // 2, reach.length})
     marked = reach.trained < reach.length
     axes.set_xticks(ticks, [f"{at}\ntrained" if marked and at == reach.trained else str(at) for at in ticks])
-    if marked:
+    _shade_beyond(axes, reach)
+    if reach.defined < reach.length:
+        ends = reach.defined, reach.length
+        axes.axvspan(*ends, facecolor="none", edgecolor=FAINT, hatch="////", linewidth=0)
+
+
+def _log_tokens(axes: Axes, reach: Reach, name: str) -> None:
+    """The same on a logarithmic axis that has 0."""
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(ZERO, reach.length)
+    powers = [4**power for power in range(int(math.log(max(2, reach.length), 4)) + 1)]
+    ticks = sorted({*(one for one in powers if not 0.3 < one / reach.trained < 3), reach.trained})
+    axes.set_xticks([ZERO, *ticks], ["0", *map(str, ticks)])
+    axes.minorticks_off()
+    axes.set_xlabel(name)
+    _shade_beyond(axes, reach)
+
+
+def _shade_beyond(axes: Axes, reach: Reach) -> None:
+    if reach.trained < reach.length:
         axes.axvspan(reach.trained, reach.length, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
         axes.axvline(reach.trained, color=FAINT, linewidth=0.9, linestyle=":", zorder=1)
-    if reach.defined < reach.length:
-        axes.axvspan(
-            reach.defined, reach.length, facecolor="none", edgecolor=FAINT, hatch="////", linewidth=0
-        )
 
 
-def plain_log(axes: Axes, base: int = 10) -> None:
-    """A logarithmic vertical axis with its numbers written out."""
-    axes.set_yscale("log", base=base)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: "")
-
-
-def heads(
-    axes: Axes,
-    x: np.ndarray,
-    values: np.ndarray,
-    color: str,
-    low: np.ndarray | None = None,
-    high: np.ndarray | None = None,
-) -> None:
-    """A line for each head, values [H,N], with its interval where `low` and `high` [H,N] are given."""
-    for head, (line, shade) in enumerate(zip(values, shades(color, len(values)), strict=True)):
-        if low is not None and high is not None:
-            axes.fill_between(x, low[head], high[head], color=shade, alpha=0.18, linewidth=0)
-        look = {"color": shade, "linestyle": DASHED[head % len(DASHED)], "linewidth": 1.2}
-        axes.plot(x, line, zorder=3, label=f"head {head + 1}", **look)
-    if 1 < len(values) <= 8:
-        axes.legend(ncols=2, loc="best", **LEGEND)
-
-
-def image(axes: Axes, table: np.ndarray, unit: str, signed: bool = False, **options: Any) -> Any:
+def image(axes: Axes, table: np.ndarray, unit: str, signed: bool = False, **limits: float) -> None:
     """Values [rows, columns] as colours, the first row on top, with their scale; NaN stays empty.
 
     Args:
         signed: colours for values around zero.
     """
     largest = float(np.nanmax(np.abs(table))) or 1.0
-    limits = {"vmin": -largest, "vmax": largest} if signed else {}
     shown = axes.imshow(
         table, cmap="RdBu_r" if signed else "viridis", aspect="auto", interpolation="nearest",
-        rasterized=True, extent=(0, table.shape[1], table.shape[0], 0), **{**limits, **options},
+        rasterized=True, extent=(0, table.shape[1], table.shape[0], 0),
+        **({"vmin": -largest, "vmax": largest} if signed else limits),
     )  # fmt: skip
     bar = axes.figure.colorbar(shown, cax=axes.inset_axes((1.02, 0.08, 0.03, 0.8)))
     bar.ax.tick_params(labelsize=6)
     bar.set_label(unit, fontsize=6.5)
     bar.outline.set_linewidth(0.4)
-    return shown
 
 
-def matrices(
-    axes: Axes, tables: np.ndarray, names: Sequence[str], trained: int, unit: str, depth: float
-) -> None:
-    """Tables [N,T,S] side by side, a row for each query and a column for each key.
-
-    Args:
-        depth: values farther below the highest have one colour.
-    """
-    count, size = len(tables), tables.shape[-1]
-    gap = np.full((size, max(1, size // 12)), np.nan)
-    wide = size + gap.shape[1]
-    joined = np.concatenate([part for table in tables for part in (table, gap)][:-1], axis=1)
-    high = float(np.nanmax(joined))
-    image(axes, joined, unit, vmin=max(float(np.nanmin(joined)), high - depth), vmax=high)
-    ticks = [index * wide + at for index in range(count) for at in (0, trained) if at < size]
-    labels = [str(tick % wide) for tick in ticks]
-    axes.set_xticks(ticks, labels)
-    axes.set_yticks([tick for tick in (0, trained, size) if tick <= size])
-    axes.set_xlabel("keys of " + " | of ".join(names), labelpad=1)
-    axes.set_ylabel("query")
-    if trained < size:
-        axes.axhline(trained, color=INK, linewidth=0.8, linestyle=":")
-        for index in range(count):
-            axes.axvline(index * wide + trained, color=INK, linewidth=0.8, linestyle=":")
+def side_by_side(axes: Axes, tables: np.ndarray, unit: str, gap: int = 1, **limits: float) -> list[int]:
+    """Tables [N,T,S] as one image, a row for each query and a column for each key. Returns the column at
+    which each begins."""
+    empty = np.full((tables.shape[1], gap), np.nan)
+    joined = np.concatenate([part for table in tables for part in (table, empty)][:-1], axis=1)
+    image(axes, joined, unit, **limits)
+    return [index * (tables.shape[2] + gap) for index in range(len(tables))]
 
 
 def layer_color(index: int, count: int) -> Any:

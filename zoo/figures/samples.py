@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +40,13 @@ class Samples:
         excerpt: [T] token ids, at most `EXCERPT`.
         names: of its tokens.
         batches: sequences by their length, in tokens.
-        notes: a sentence for each length that is not drawn.
+        notes: the reason for each length that is not drawn.
     """
 
     excerpt: Tensor
     names: list[str]
     batches: dict[int, Batch]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
 
 def open_samples(
@@ -62,81 +63,54 @@ def open_samples(
     Raises:
         InputError: nothing usable at `path`, or no data.
     """
-    notes: list[str] = []
-    if text is not None:
+    if text is None:
+        ((run, source),) = load_runs([path], sets=sets)
+        tokenizer, batch_of = source.tokenizer, partial(_of_data, source)
+    else:
         run = load_run(path, sets)
-        task, tokenizer = run.task, _own_tokenizer(run)
+        tokenizer = _own_tokenizer(run)
         ids = tokenizer.encode(text)
         if len(ids) < 2:
             raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
-        batches = _of_text(task, ids, _lengths(task, lengths, notes), notes)
+        batch_of = partial(_of_text, ids, run.task.model.causal)
+    task, batches, notes = run.task, {}, []
+    trained = task.recipe.data.sequence_length
+    for length in sorted(set(lengths or [min(LONGEST, times * trained) for times in TIMES])):
+        try:
+            if note := end_of_encoding(task, length):
+                raise InputError(note)
+            batches[length] = batch_of(length, max(FEWEST, min(MOST, PAIRS // length**2)))
+        except InputError as error:
+            notes.append(f"length {length} is not drawn: {error.problems[0]}")
+    if text is not None:
         excerpt = torch.from_numpy(ids[: min(EXCERPT, task.model.encoding.max_length or EXCERPT)])
-        return task, Samples(excerpt, _names(tokenizer, excerpt), batches, notes)
-    ((run, source),) = load_runs([path], sets=sets)
-    task = run.task
-    batches = _of_data(source, _lengths(task, lengths, notes), notes)
-    if not batches:
+    elif not batches:
         raise InputError(f"nothing to draw: {'; '.join(notes)}; give another --lengths, or a --text")
-    excerpt = batches[min(batches)]["tokens"][0, :EXCERPT]
-    names = _names(source.tokenizer, excerpt) if source.kind == "text" else list(map(str, excerpt.tolist()))
+    else:
+        excerpt = batches[min(batches)]["tokens"][0, :EXCERPT]
+    names = list(map(str, excerpt.tolist())) if tokenizer is None else _names(tokenizer, excerpt)
     return task, Samples(excerpt, names, batches, notes)
 
 
-def _lengths(task: Task, asked: Sequence[int] | None, notes: list[str]) -> list[int]:
-    """The lengths that the encoding takes, ascending."""
-    trained = task.recipe.data.sequence_length
-    wanted = sorted(set(asked or [min(LONGEST, times * trained) for times in TIMES]))
-    ends = {length: end_of_encoding(task, length) for length in wanted}
-    for note in dict.fromkeys(filter(None, ends.values())):
-        notes.append(f"{note}: not drawn is length {_listed([n for n in wanted if ends[n] == note])}")
-    return [length for length in wanted if ends[length] is None]
-
-
-def _count(length: int) -> int:
-    return max(FEWEST, min(MOST, PAIRS // length**2))
-
-
-def _of_data(source: DataSource, lengths: Sequence[int], notes: list[str]) -> dict[int, Batch]:
-    """Sequences of the validation data. Of a text, shorter ones are the beginnings of the longer."""
-    batches: dict[int, Batch] = {}
+def _of_data(source: DataSource, length: int, count: int) -> Batch:
+    """Sequences of the validation data; of a text spread evenly over it."""
     if source.kind != "text":
-        for length in lengths:
-            try:
-                examples = source.examples("valid", length, _count(length))
-                batches[length] = examples.batch(range(_count(length)))
-            except InputError as error:
-                notes.append(f"length {length}: {error.problems[0]}")
-        return batches
-    long = [length for length in lengths if len(source.dataset("valid", length=length))]
-    if missing := [length for length in lengths if length not in long]:
-        notes.append(f"the validation text is too short for length {_listed(missing)}")
-    if long:
-        windows = source.dataset("valid", length=long[-1])
-        count = min(_count(long[-1]), len(windows))
-        batches = _beginnings(
-            windows.batch(np.linspace(0, len(windows) - 1, count).round().astype(int)), long
-        )
-    return batches
+        return source.examples("valid", length, count).batch(range(count))
+    windows = source.dataset("valid", length=length)
+    if not len(windows):
+        raise InputError("the validation text is too short")
+    return windows.batch(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
 
 
-def _of_text(task: Task, ids: np.ndarray, lengths: Sequence[int], notes: list[str]) -> dict[int, Batch]:
+def _of_text(ids: np.ndarray, causal: bool, length: int, count: int) -> Batch:
     """Windows of a text, spread evenly over it."""
-    long = [length for length in lengths if length < len(ids)]
-    if missing := [length for length in lengths if length not in long]:
-        notes.append(f"the text has only {len(ids)} tokens: not drawn is length {_listed(missing)}")
-    if not long:
-        return {}
-    count = min(_count(long[-1]), max(1, (len(ids) - 1) // long[-1]))
-    starts = np.linspace(0, len(ids) - 1 - long[-1], count).astype(int)
-    windows = torch.from_numpy(np.stack([ids[start : start + long[-1] + 1] for start in starts]))
-    whole = {"tokens": windows[:, :-1]}
-    if task.model.causal:  # an encoder predicts masked tokens, and here no token is masked
-        whole["targets"] = windows[:, 1:]
-    return _beginnings(whole, long)
-
-
-def _beginnings(whole: Batch, lengths: Sequence[int]) -> dict[int, Batch]:
-    return {length: {name: values[:, :length] for name, values in whole.items()} for length in lengths}
+    last = len(ids) - 1 - length
+    if last < 0:
+        raise InputError(f"the text has only {len(ids)} tokens")
+    starts = np.linspace(0, last, min(count, (len(ids) - 1) // length)).astype(int)
+    windows = torch.from_numpy(np.stack([ids[start : start + length + 1] for start in starts]))
+    # An encoder predicts masked tokens, and here no token is masked.
+    return {"tokens": windows[:, :-1]} | ({"targets": windows[:, 1:]} if causal else {})
 
 
 def _own_tokenizer(run: LoadedRun) -> TextTokenizer:
@@ -155,7 +129,3 @@ def _names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:
         name = repr((text.strip(" ") or "␣" * len(text)).replace("\n", "↵").replace("\t", "⇥"))[1:-1]
         names.append(name if len(name) <= LABEL else f"{name[: LABEL - 1]}…")
     return names
-
-
-def _listed(lengths: Sequence[int]) -> str:
-    return ", ".join(map(str, lengths))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from zoo.errors import InputError, hint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as Interactive
 
 HUES = (
     "#2097ff", "#9e8e8a", "#097094", "#dc57d6", "#754a23", "#950dfe", "#0e3900", "#ff2508", "#570b5a",
@@ -96,6 +102,31 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         free = [style for style in order if style not in taken] or order
         given[label] = next((style for style in free if style.color not in hues and not style.dash), free[0])
     return {label: given[label] for label in labels}
+
+
+def content(figure: Figure, suffix: str, dpi: int = 110) -> bytes:
+    """A figure as a file: `.png`, `.svg` or `.pdf`."""
+    import matplotlib
+
+    file = io.BytesIO()
+    with matplotlib.rc_context(RC):
+        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=METADATA[suffix])
+    return file.getvalue()
+
+
+def stacked(heights: Sequence[float], spacing: float) -> Interactive:
+    """An empty figure of plotly with plots below each other."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(
+        rows=len(heights), shared_xaxes=True, row_heights=heights, vertical_spacing=spacing
+    )
+    figure.update_layout(
+        plot_bgcolor="white", margin={"l": 60, "r": 10, "t": 30, "b": 10}, font={"color": INK},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.16},
+    )  # fmt: skip
+    figure.update_xaxes(gridcolor=GRID).update_yaxes(gridcolor=GRID, automargin=True)
+    return figure
 
 
 def check_panels(asked: Iterable[str], there: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights
-from zoo.models.logit_scale import LogitScale
+from zoo.models.logit_scale import LogitScale, logit_scale_of
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
 
@@ -40,8 +40,7 @@ class Attention(nn.Module):
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
-        scale = config.logit_scale
-        self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
+        self.logit_scale = logit_scale_of(config)
 
     def forward(
         self,
@@ -112,21 +111,35 @@ def encoded(
     contexts = [
         replace(context, features=r, layer_cache=kept) for context, r in zip(contexts, read, strict=True)
     ]
+    sinks = contexts[0].sinks if layer.rotates_by_position else None
     groups = q_BHTD.shape[1] // k_BGSD.shape[1]
     content: tuple[Tensor, Tensor] | None = None
     if cache is not None and layer.rotation_is_final and groups == 1:
         # Rotated once and kept so; a rotation may differ between the heads that share a key.
         if layer.reads_content:
             content = q_BHTD, cache.append("keys", k_BGSD, -2)
-        q_BHTD, k_BGSD = layer.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
-        k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
+        turned = layer.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
+        k_BHSD, v_BHSD = cache.append("rotated keys", turned[1], -2), v_BGSD
+        if sinks is not None:
+            far = [context.toward_sinks().own_keys() for context in contexts]
+            far_BHTD = layer.rotate(q_BHTD, k_BGSD, far)[0]
+        q_BHTD = turned[0]
     else:
         if cache is not None:
             k_BGSD = cache.append("keys", k_BGSD, -2)
         k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
         content = q_BHTD, k_BHSD
         q_BHTD, k_BHSD = layer.rotate(q_BHTD, k_BHSD, contexts)
+        if sinks is not None:
+            far_BHTD = layer.rotate(*content, [context.toward_sinks() for context in contexts])[0]
+    if sinks is not None:
+        # A product with a sink is that of the second half, another that of the first.
+        keys_S1 = sinks.keys[..., None] if sinks.keys.dim() == 1 else sinks.keys[:, None, :, None]
+        q_BHTD = torch.cat((q_BHTD, far_BHTD), -1)
+        k_BHSD = torch.cat((k_BHSD.masked_fill(keys_S1, 0.0), k_BHSD.masked_fill(~keys_S1, 0.0)), -1)
     row_scale = None
     if logit_scale is not None:
-        row_scale = logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
+        row_scale = logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32), x_BTE)
+        if logit_scale.without_positions:
+            row_scale = row_scale.of_heads([not reads for reads in layer.heads_with_positions])
     return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(layer, contexts, content, row_scale=row_scale)

@@ -92,7 +92,7 @@ class Cache:
         """[B,S], False at padding; None as long as there is none."""
         self.consecutive = True
         """Whether the positions of all tokens so far are 0, 1, 2 ..."""
-        self._keep = Rows(1, room)
+        self._keep, self._tokens = Rows(1, room), Rows(1, room)
         self._positions: dict[Hashable, tuple[Rows, Tensor]] = {}
 
     def extend_keep(self, keep: Tensor) -> Tensor:
@@ -101,6 +101,10 @@ class Cache:
             self._keep.append(keep.new_ones(keep.shape[0], self.length))
         self.keep = self._keep.append(keep)
         return self.keep
+
+    def extend_tokens(self, tokens: Tensor) -> Tensor:
+        """Append the ids of the new tokens, [B,T]; returns those of all tokens."""
+        return self._tokens.append(tokens)
 
     def extend_positions(self, owner: Hashable, pos: Tensor) -> Tensor:
         """Append an encoding's positions of the new tokens; returns those of all tokens."""
@@ -119,6 +123,7 @@ class Cache:
             for rows in layer.rows.values():
                 rows.select(index)
         self._keep.select(index)
+        self._tokens.select(index)
         self.keep = None if self.keep is None else self._keep.all()
         for owner, (rows, positions) in self._positions.items():
             if positions.dim() == 2 and len(positions) > 1:

@@ -1,10 +1,11 @@
-"""Logits scaled by the logarithm of the number of visible keys.
+"""Logits scaled by a factor of each query.
 
-Tensors have their shape in their name: B batch, T queries, S keys, H heads, D head width.
+Tensors have their shape in their name: B batch, T queries, S keys, H heads, D head width, E model width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +13,39 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext
+from zoo.recipe import schema
 
 
 class LogitScale(nn.Module):
+    """The base of scales: the factor of every query, from its context and the input of its layer."""
+
+    without_positions = False
+    """Whether only heads are scaled in which no encoding reads positions."""
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
+        """The factor of every query of a context, in this precision."""
+        raise NotImplementedError
+
+
+def logit_scale_of(config: schema.ModelConfig) -> LogitScale | None:
+    """The scale that a model's configuration asks for."""
+    scale = config.logit_scale
+    if scale == "none":
+        return None
+    made = _made(scale, config)
+    made.without_positions = getattr(scale, "heads", "all") == "without_positions"
+    return made
+
+
+def _made(scale: schema.LogitScale, config: schema.ModelConfig) -> LogitScale:
+    if isinstance(scale, schema.Adaptive):
+        return AdaptiveScale(config.d_model, config.num_heads, scale.bias)
+    if isinstance(scale, schema.Temperature):
+        return TemperatureScale(scale.scale, scale.length)
+    return LogScale(scale, config.num_heads)
+
+
+class LogScale(LogitScale):
     """The factor of a query's logits, after 1/sqrt(D) and everything that the encodings add.
 
     With bounded logits the largest weight of a softmax over n keys goes to 0 as n grows (attention disperses:
@@ -43,8 +74,7 @@ class LogitScale(nn.Module):
         learned = kind == "scalable_softmax"
         self.s = nn.Parameter(torch.full((num_heads,), self.starts_from)) if learned else None
 
-    def forward(self, context: AttentionContext, dtype: torch.dtype) -> RowScale:
-        """The factor of every query of a context, in this precision."""
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
         # The same in all layers with the same window; the memo lasts one forward pass.
         key = ("log n", context.window)
         if key not in context.shared:
@@ -54,6 +84,45 @@ class LogitScale(nn.Module):
         if self.s is None:
             return RowScale(log_n_B1T1, shared=True)
         return RowScale(self.s.to(dtype)[:, None, None] * log_n_B1T1, shared=False)
+
+
+class AdaptiveScale(LogitScale):
+    """Logits times 1 + softplus(w_b x) (ln(n + 1))^(2 tanh(w_g x)), for each query and head.
+
+    ASEntmax (Vasylenko et al. 2025, arXiv:2506.16640), together with `entmax`: x is the input of the layer's
+    projections, n the number of keys that the query sees, as in `LogScale`. A head learns how fast its
+    logits grow with n, or that they fall. Heads that are not scaled have weights too, without effect: models
+    of different encodings have the same. The published code (deep-spin/asentmax, `sparse_gemma.py`) scales
+    queries, which is the same in a head without positions, the only ones it scales there.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool):
+        super().__init__()
+        self.beta = nn.Linear(d_model, num_heads, bias=bias)
+        self.gamma = nn.Linear(d_model, num_heads, bias=bias)
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
+        log_n_BT1 = (visible_keys(context).clamp(min=1) + 1).to(dtype).log().view(-1, x_BTE.shape[1], 1)
+        beta_BTH, gamma_BTH = F.softplus(self.beta(x_BTE).to(dtype)), 2 * self.gamma(x_BTE).to(dtype).tanh()
+        factor_BTH = 1 + beta_BTH * log_n_BT1.pow(gamma_BTH)
+        return RowScale(factor_BTH.transpose(1, 2)[..., None], shared=False)
+
+
+class TemperatureScale(LogitScale):
+    """Logits times 1 + s ln(1 + floor((p + 1) / L)) for a query at position p, without parameters.
+
+    Llama 4 scales the queries of its layers without positions so, s = 0.1 and L = 8192 (`transformers`,
+    `llama4`). Ministral 3 scales those of all layers; its code has floor(p / L). p counts the tokens
+    before the query in its sequence or document, without padding, whatever position an encoding gives it.
+    """
+
+    def __init__(self, scale: float, length: int):
+        super().__init__()
+        self.scale, self.length = scale, length
+
+    def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
+        steps = (context.token_counts().to(dtype) / self.length).floor().view(-1, 1, context.num_queries, 1)
+        return RowScale(1 + self.scale * steps.log1p(), shared=True)
 
 
 def visible_keys(context: AttentionContext) -> Tensor:
@@ -70,10 +139,14 @@ def visible_keys(context: AttentionContext) -> Tensor:
         end = torch.full_like(row, context.num_keys)
     else:
         end = (row + context.window).clamp(max=context.num_keys)
-    if context.keep is None:
-        return end - behind
-    kept = F.pad(context.keep.cumsum(-1), (1, 0))
-    return kept[:, end] - kept[:, behind]
+    count = end - behind
+    if context.keep is not None:
+        kept = F.pad(context.keep.cumsum(-1), (1, 0))
+        count = kept[:, end] - kept[:, behind]
+    if context.sinks is not None:
+        sinks = context.sinks.keys if context.keep is None else context.sinks.keys & context.keep
+        count = count + F.pad(sinks.cumsum(-1), (1, 0))[..., behind]
+    return count
 
 
 @dataclass(frozen=True)
@@ -83,6 +156,11 @@ class RowScale:
     factor_BHT1: Tensor
     shared: bool
     """Whether every layer with the same window has the same tensor."""
+
+    def of_heads(self, heads: Sequence[bool]) -> RowScale:
+        """The same for these heads; the others are not scaled."""
+        chosen_H11 = torch.tensor(heads, device=self.factor_BHT1.device)[:, None, None]
+        return RowScale(self.factor_BHT1.where(chosen_H11, 1.0), shared=False)
 
     def queries(self, start: int, stop: int) -> RowScale:
         return RowScale(self.factor_BHT1[..., start:stop, :], self.shared)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -112,6 +113,7 @@ class ScoreTerms:
                 q_pos=change(context.q_pos),
                 k_pos=change(context.k_pos),
                 features=None if context.features is None else change(context.features),
+                sinks=context.sinks and replace(context.sinks, q_pos=change(context.sinks.q_pos)),
                 shared=shared,
             )
             for context in self.contexts
@@ -129,9 +131,13 @@ class ScoreTerms:
 
     def added(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
         """The sum of all biases and scores: broadcastable to [B,H,T,S], or None."""
-        content = self.content_or(q_BHTD, k_BHSD)
-        terms = [one.bias_table(context, q_BHTD.shape[1]) for one, context in self._with("biased")]
-        return _sum([*terms, *(one.score(*content, context) for one, context in self._with("scored"))])
+        content, heads = self.content_or(q_BHTD, k_BHSD), q_BHTD.shape[1]
+        terms: list[Tensor | None] = []
+        for one, context in self._with("biased"):
+            terms.append(_with_sinks(one, context, lambda at, one=one: one.bias_table(at, heads)))
+        for one, context in self._with("scored"):
+            terms.append(_with_sinks(one, context, partial(one.score, *content)))
+        return _sum(terms)
 
     def key_bias(self, k_BHSD: Tensor) -> Tensor | None:
         """The sum as one number for each key, [B,H,1,S]; None without terms or where one has no such form."""
@@ -166,7 +172,7 @@ class ScoreTerms:
 
     def is_by_distance(self) -> bool:
         """Whether bias and mask of a query and a key depend on the distance of their rows alone."""
-        if self.has_content or self.context.masks_by_sequence:
+        if self.has_content or self.context.masks_by_sequence or self.context.sinks is not None:
             return False
         if not self.has_bias:
             return True
@@ -216,7 +222,7 @@ class ScoreTerms:
         """The logits that attention weights are computed from, before the mask."""
         content = self.content_or(q_BHTD, k_BHSD)
         for encoding, context in self._with("reshaped"):
-            logits_BHTS = encoding.logits(logits_BHTS, *content, context)
+            logits_BHTS = _with_sinks(encoding, context, partial(encoding.logits, logits_BHTS, *content))
         return logits_BHTS if self.row_scale is None else self.row_scale.of_table(logits_BHTS)
 
     def scaled_queries(self, q_BHTD: Tensor) -> Tensor:
@@ -229,7 +235,15 @@ class ScoreTerms:
 
     def value(self, weights_BHTS: Tensor) -> Tensor | None:
         """The sum that the encodings add to the output [B,H,T,D], or None."""
-        return _sum([one.value(weights_BHTS, context) for one, context in self._with("valued")])
+        terms = []
+        for one, context in self._with("valued"):
+            if context.sinks is None or not one.reads_positions:
+                terms.append(one.value(weights_BHTS, context))
+                continue
+            sinks = context.sinks.columns
+            terms.append(one.value(weights_BHTS.masked_fill(sinks, 0.0), context))
+            terms.append(one.value(weights_BHTS.masked_fill(~sinks, 0.0), context.toward_sinks()))
+        return _sum(terms)
 
     def pointwise(self) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
@@ -244,18 +258,33 @@ class ScoreTerms:
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
             for encoding, one in biased:
-                bias = encoding.bias(h, position(one.q_pos, b, row), position(one.k_pos, b, column))
+                query = position(one.q_pos, b, row)
+                if one.sinks is not None:
+                    sink = position(one.sinks.keys, b, column)
+                    query = torch.where(sink, position(one.sinks.q_pos, b, row), query)
+                bias = encoding.bias(h, query, position(one.k_pos, b, column))
                 score = score + (bias if scale is None else scale.of_point(bias, b, h, row))
             return score
 
         def is_visible(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            allowed = sees(row + context.query_offset, column, context.causal, context.window)
+            sink = None if context.sinks is None else position(context.sinks.keys, b, column)
+            allowed = sees(row + context.query_offset, column, context.causal, context.window, sink)
             if context.documents is not None:
                 own = context.documents[b, row + context.query_offset]
                 allowed = allowed & (own == context.documents[b, column])
             return allowed if context.keep is None else allowed & context.keep[b, column]
 
         return (add_bias if biased else None), (None if context.is_open() else is_visible)
+
+
+def _with_sinks(
+    one: Encoding, context: AttentionContext, make: Callable[[AttentionContext], Tensor | None]
+) -> Tensor | None:
+    """make(context) [...,T,S] of an encoding, with the columns of sinks as the queries look at them."""
+    table = make(context)
+    if table is None or context.sinks is None or not one.reads_positions:
+        return table
+    return torch.where(context.sinks.columns, make(context.toward_sinks()), table)
 
 
 def _sum(terms: Sequence[Tensor | None]) -> Tensor | None:

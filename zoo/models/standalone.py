@@ -88,6 +88,7 @@ class StandaloneEncoding(nn.Module):
         documents: Tensor | None = None,
         positions: Tensor | None = None,
         cache: Cache | None = None,
+        tokens: Tensor | None = None,
     ) -> Tensor:
         """Begin a forward pass: token vectors [B,T,E] to those that enter the first layer.
 
@@ -98,12 +99,14 @@ class StandaloneEncoding(nn.Module):
             documents: [B,T], the row in which the document of each token begins: a token sees its own.
             positions: [T] or [B,T], in place of 0, 1, 2 ...
             cache: earlier tokens; these are appended.
+            tokens: [B,T], their ids, for an encoding that reads them.
 
         Raises:
-            ValueError: longer than the encoding can take.
+            ValueError: longer than the encoding can take, or missing ids.
         """
         batch, length, _ = x_BTE.shape
-        self._contexts = self.stack.contexts(batch, length, x_BTE.device, keep, cache, positions, documents)
+        given = keep, cache, positions, documents, tokens
+        self._contexts = self.stack.contexts(batch, length, x_BTE.device, *given)
         self._cache = cache
         return self.stack.embed(x_BTE, self._contexts)
 

@@ -122,6 +122,7 @@ class Transformer(nn.Module):
         self.num_layers = config.num_layers
         self.checkpointing = config.gradient_checkpointing
         self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
+        self.sink_tokens = config.sink_tokens
         size = size_of(config, length)
         self.encoding = EncodingStack(config.encoding, size, seed)
         self.tokens = nn.Embedding(vocab_size, config.d_model)
@@ -195,16 +196,21 @@ class Transformer(nn.Module):
         """
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
-        contexts = self.encoding.contexts(*tokens.shape, tokens.device, keep, cache, positions, documents)
+        contexts = self.encoding.contexts(
+            *tokens.shape, tokens.device, keep, cache, positions, documents, tokens
+        )
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
+        in_windows = {None: contexts} | {
+            window: [[context.in_window(window, self.sink_tokens) for context in slot] for slot in contexts]
+            for window in self.windows
+            if window is not None
+        }
         entering = []
         for index, block in enumerate(self.blocks):
             entering.append(x_BTE)
             layer = self.encoding.layer(index)
             past_layer = None if cache is None else cache.layers[index]
-            layer_contexts, window = self.encoding.of_layer(contexts, index), self.windows[index]
-            if window is not None:
-                layer_contexts = [replace(context, window=window) for context in layer_contexts]
+            layer_contexts = self.encoding.of_layer(in_windows[self.windows[index]], index)
             if self.checkpointing and cache is None and torch.is_grad_enabled():
                 x_BTE = checkpoint(_by_itself, block, x_BTE, layer, layer_contexts, use_reentrant=False)
             else:

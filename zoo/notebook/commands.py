@@ -87,9 +87,7 @@ def evaluate(
 
 
 def results(
-    runs: Runs,
-    protocols: str | Sequence[str] | None = None,
-    lengths: int | Sequence[int] | None = None,
+    runs: Runs, protocols: str | Sequence[str] | None = None, lengths: int | Sequence[int] | None = None
 ) -> pd.DataFrame:
     """The measurements of runs as one tidy table (`zoo.comparison.frame.Results`): a row for each run,
     protocol, length and measure, with its value and 95 % interval."""
@@ -133,7 +131,7 @@ def _paths(runs: Runs) -> list[Path]:
 
 
 def _names(names: str | Sequence[str] | None) -> list[str] | None:
-    return ([names] if isinstance(names, str) else list(names)) if names else None
+    return [names] if isinstance(names, str) else list(names or ()) or None
 
 
 def _lengths(lengths: int | Sequence[int] | None) -> list[int] | None:

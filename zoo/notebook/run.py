@@ -13,9 +13,8 @@ from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import Recipe, recipe_of_run
 from zoo.runs.card import read_card
-from zoo.runs.folder import BEST, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
+from zoo.runs.folder import BEST, LAST, RECIPE, nearest_run_hint, stored_recipe
 from zoo.runs.load import load, run_folder_of
-from zoo.runs.metrics_csv import read_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,11 +52,9 @@ class Run:
     def curves(self) -> pd.DataFrame:
         """The log of the training, by step, NaN where a column was not logged:
         `run.curves["train/loss"].plot()`."""
-        import pandas as pd
+        from zoo.figures.training import read_logged
 
-        columns, rows = read_metrics(self.path / METRICS)
-        frame = pd.DataFrame(rows, columns=columns or ["step"]).apply(pd.to_numeric, errors="coerce")
-        return frame.set_index("step")
+        return read_logged(self.path)
 
     @property
     def results(self) -> pd.DataFrame:

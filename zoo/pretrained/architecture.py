@@ -31,7 +31,7 @@ MODULES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class MappedWeight:
     """A weight of the zoo's decoder, and the weights of the architecture that hold it.
 
     Attributes:
@@ -99,9 +99,9 @@ class Architecture:
         layer: the name of layer {}.
         modules: the names of `MODULES`; several names where one weight here holds them.
         biases: the modules that have a bias, by ours, in a given `model`.
-        sizes: as of `Row`, of the modules with several names.
+        sizes: as of `MappedWeight`, of the modules with several names.
         by_head: whether queries, keys and values lie together head by head.
-        transposed: as of `Row`.
+        transposed: as of `MappedWeight`.
         prefix: the beginning of the names of its weights, but for the output layer; a file without it has the
             base model alone.
         buffers: endings of names of tensors that are not weights.
@@ -139,11 +139,11 @@ class Architecture:
         given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}
         return {theirs[0]: given[ours] for ours, theirs in self.names.items()} | self.write_own(model, length)
 
-    def rows(self, model: Model) -> Iterator[Row]:
+    def rows(self, model: Model) -> Iterator[MappedWeight]:
         """The table of the weights, for a resolved section `model`."""
         for ours, theirs in self.outside.items():
             if ours != "head.weight" or not model["tie_embeddings"]:
-                yield Row(ours, (theirs,))
+                yield MappedWeight(ours, (theirs,))
         biases, sizes = self.biases(model), self.sizes(model)
         modules = dict(zip(MODULES if model["qk_norm"] else MODULES[:6], self.modules, strict=False))
         for number, (ours, theirs) in product(range(model["num_layers"]), modules.items()):
@@ -152,7 +152,7 @@ class Architecture:
             for kind in ("weight", "bias") if ours in biases else ("weight",):
                 at = tuple(f"{self.layer.format(number)}.{name}.{kind}" for name in names)
                 own = f"blocks.{number}.{ours}.{kind}"
-                yield Row(own, at, sizes.get(ours, ()), self.transposed, heads)
+                yield MappedWeight(own, at, sizes.get(ours, ()), self.transposed, heads)
 
     def weights(self, own: Mapping[str, Tensor], model: Model) -> Iterator[tuple[str, Tensor]]:
         """Its weights by their names, from those of a model. A bias that the model lacks is zeros."""

@@ -100,6 +100,14 @@ def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
         return f"pattern has {len(windows)} entries but num_layers is {layers}; the last {unused} are unused"
 
 
+@rule("model.sink_tokens", "model.window", "model.kind")
+def sinks_stand_before_a_window(tokens: int, windows: Any, kind: str) -> Fault:
+    if tokens and kind != "decoder":
+        return "only a decoder has sink tokens; leave the key out"
+    if tokens and windows is None:
+        return "sink tokens are those visible beyond a window; set model.window too"
+
+
 @rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
 def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) -> Fault:
     number = number_of_devices(devices)

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    ValidationInfo,
+)
 
-from zoo.fields import Affects, Flag, Number, Positive, Section, Seed, Text
+from zoo.fields import Affects, Count, Flag, Number, Positive, Section, Seed, Text
 from zoo.recipe.sections import (
     BASES,
     DataConfig,
@@ -36,6 +44,58 @@ def _shortest_pattern(value: WindowPattern) -> WindowPattern:
         n for n in range(1, len(value) + 1) if len(value) % n == 0 and value == value[:n] * (len(value) // n)
     )
     return value[:shortest] if shortest > 1 else value[0]
+
+
+ScaledHeads = Literal["all", "without_positions"]
+
+
+class Adaptive(Section):
+    """Logits times 1 + softplus(w_b x) (ln(n + 1))^(2 tanh(w_g x)) for a query with input x that sees n keys,
+    as in ASEntmax."""
+
+    name: Literal["adaptive"] = "adaptive"
+    """The kind of scale."""
+    heads: ScaledHeads = "all"
+    """The heads that are scaled: all, or those in which no encoding of the layer reads positions."""
+    bias: Flag = False
+    """Whether w_b x and w_g x have a bias."""
+
+
+class Temperature(Section):
+    """Logits times 1 + scale ln(1 + floor((p + 1) / length)) for a query at position p, as in Llama 4."""
+
+    name: Literal["temperature"] = "temperature"
+    """The kind of scale."""
+    scale: Annotated[Number, Field(ge=0)] = 0.1
+    """How fast the logits grow."""
+    length: Positive = 8192
+    """Positions after which they grow by the first step, in tokens."""
+    heads: ScaledHeads = "all"
+    """The heads that are scaled: all, or those in which no encoding of the layer reads positions."""
+
+
+SCALES: dict[str, type[Section]] = {"adaptive": Adaptive, "temperature": Temperature}
+"""Kinds of `model.logit_scale` that have options."""
+
+
+def _scale_with_options(value: Any) -> Any:
+    """A kind of scale, of a name or a mapping that has no other key; one that has no options is its name."""
+    name = value.get("name") if isinstance(value, dict) and len(value) == 1 else value
+    return SCALES[name]() if isinstance(name, str) and name in SCALES else name
+
+
+def _kind_of_scale(value: Any) -> str:
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    return name if name in SCALES else "without options"
+
+
+LogitScale = Annotated[
+    Annotated[Literal["none", "log_n", "scalable_softmax", "adaptive", "temperature"], Tag("without options")]
+    | Annotated[Adaptive, Tag("adaptive")]
+    | Annotated[Temperature, Tag("temperature")],
+    Discriminator(_kind_of_scale),
+    BeforeValidator(_scale_with_options),
+]
 
 
 class ModelConfig(Section):
@@ -81,14 +141,21 @@ class ModelConfig(Section):
     d_model; of the token embedding 1/sqrt(d_model)."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
-    window: Annotated[WindowPattern, AfterValidator(_shortest_pattern)] = None
+    window: Annotated[
+        WindowPattern, AfterValidator(_shortest_pattern), Affects("weights", after_training=True)
+    ] = None
     """Sliding attention window, in tokens: a query sees so many on each side it looks to, itself included.
     null: no window. A list, no longer than the layers, is a pattern: layer l has window[l % length]."""
+    sink_tokens: Annotated[Count, Affects("weights", after_training=True)] = 0
+    """Tokens at the beginning of a sequence that stay visible beyond the window, as in StreamingLLM. To them
+    a query stands at its place in a cache that holds only these tokens and the window."""
     qk_norm: Flag = False
     """Whether queries and keys are normalised before their product."""
-    logit_scale: Literal["none", "log_n", "scalable_softmax"] = "none"
-    """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n) or by s log n
-    with s learned for each head and layer (scalable_softmax); attention then does not disperse as n grows."""
+    logit_scale: Annotated[LogitScale, Affects("weights", after_training=True)] = "none"
+    """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
+    s learned for each head and layer (scalable_softmax), by a function of n that each query chooses
+    (adaptive), or by a function of its position (temperature); attention then does not disperse as n grows.
+    A name, or a mapping of a name and options."""
     kernel: Annotated[
         Literal["auto", "sdpa", "flex", "reference"], Affects("rounding", after_training=True)
     ] = "auto"

@@ -13,7 +13,7 @@ from zoo.errors import InputError, Problem
 from zoo.recipe.encoding import ENCODING, Faults, check_encoding
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.rules import RULES, Rule, broken_rules
-from zoo.recipe.schema import Recipe, section_class
+from zoo.recipe.schema import SCALES, Recipe, section_class
 from zoo.recipe.sections import NAMES, name_in, usual_task
 from zoo.recipe.trainer import OWNED
 from zoo.recipe.tree import Tree, is_from_command_line
@@ -132,6 +132,9 @@ def _valid_keys(values: dict[str, Any]) -> dict[tuple[str, ...], list[str]]:
         owner = section_class(name, values.get(name))
         if owner is not None:
             keys[(name,)] = [*owner.model_fields]
+    scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
+    if scale.get("name") in SCALES:
+        keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]
     return keys
 
 

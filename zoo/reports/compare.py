@@ -79,12 +79,12 @@ def write_report(report: Report, folder: Path, panels: Sequence[str] | None = No
     """
     validate_out(folder)
     title = f"{NOT_COMPARABLE} (--force): {report.title}" if report.differences else report.title
-    # compare.csv comes first: it marks the folder as a comparison.
-    files: dict[str, str | bytes] = {DATA: report.table.to_csv(index=False), PAGE: report_page(report)}
     table = report.summary
     table = table[table["protocol"].isin(panels)] if panels else table
     drawn = {f"compare{ending}": content for ending, content in pictures(table, title, PICTURES).items()}
-    files |= drawn | {TABLE: markdown(report, [*drawn][:1])}
+    # compare.csv comes first: it marks the folder as a comparison.
+    files = {DATA: report.table.to_csv(index=False), TABLE: markdown(report, [*drawn][:1])}
+    files |= drawn | {PAGE: report_page(report)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -94,12 +94,9 @@ def write_report(report: Report, folder: Path, panels: Sequence[str] | None = No
     except OSError as error:
         if is_disk_full(error):
             raise
-        raise _unwritable(folder, error) from error
-    return [folder / name for name in FILES if name in files]
-
-
-def _unwritable(folder: Path, error: OSError) -> InputError:
-    return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
+        message = f"{folder}: a comparison cannot be written there: {error.strerror or error}"
+        raise InputError(message) from error
+    return [folder / name for name in files]
 
 
 def diff(first: Path, second: Path) -> str:
@@ -115,34 +112,31 @@ def diff(first: Path, second: Path) -> str:
     keys = [one for one in found if isinstance(one, KeyDifference)]
     named = " and ".join(run.path for run in runs)
     parts = [f"{named}: {'not comparable, because of' if found else 'comparable'}"]
-    if keys:
-        parts.append(table(*differences_table(runs, keys)))
+    parts += [table(*differences_table(runs, keys))] if keys else []
     parts += [f"  {one}" for one in found if one not in keys]
-    allowed = [one for one in all_differences(runs) if one.key not in {key.key for key in keys}]
-    if allowed:
+    refused = {one.key for one in keys}
+    if allowed := [one for one in all_differences(runs) if one.key not in refused]:
         parts += ["", "what comparable runs may differ in:", table(*differences_table(runs, allowed))]
-    notes = [one.line for one in caveats.of_runs(runs)]
-    notes += [f"{run.path}: not evaluated" for run in runs if not run.measurements]
-    if notes:
-        parts += ["", "caveats:", *(f"  {one}" for one in notes)]
+    notes = caveats.of_runs(runs) + [f"{run.path}: not evaluated" for run in runs if not run.measurements]
+    parts += ["", "caveats:", *(f"  {one}" for one in notes)] if notes else []
     return "\n".join(parts)
 
 
 def all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
     """The differing keys of the recipes, and of the cards those of parameters and plugins."""
     named = []
-    # Options of two different encodings are not differences.
+    # Options of two different encodings are not differences, and neither is a plugin that one of them has.
     same = len({run.label for run in runs}) == 1
     shared = set.intersection(*(set(facts(run)) for run in runs))
-    code = {key for key in shared if key[0] == "card" and is_of_the_encoding(key)}
     for run in runs:
-        recipe = {("recipe", key): value for key, value in flatten(run.recipe).items()}
+        own = {("recipe", key): value for key, value in flatten(run.recipe).items()}
         if not same:
-            recipe = {key: value for key, value in recipe.items() if not is_among(key[1], (ENCODING,))}
-            recipe["recipe", ENCODING] = run.label
-        parameters = flatten(run.card["parameters"], "parameters")
-        card = {("card", key): value for key, value in parameters.items()}
-        named.append((run.path, recipe | card | {key: own for key, own in facts(run).items() if key in code}))
+            own = {key: value for key, value in own.items() if not is_among(key[1], (ENCODING,))}
+            own["recipe", ENCODING] = run.label
+        parameters = flatten(run.card["parameters"], "parameters").items()
+        own |= {("card", key): value for key, value in parameters}
+        code = {key: value for key, value in facts(run).items() if key[0] == "card" and key in shared}
+        named.append((run.path, own | {key: one for key, one in code.items() if is_of_the_encoding(key)}))
     return differing(named)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,16 @@ from zoo.console import waiting
 from zoo.errors import InputError, Problem, collect, hint
 from zoo.figures import encoding, grid, model
 from zoo.figures.grid import Columns
-from zoo.figures.style import check_panels
+from zoo.figures.style import check_panels, content
 from zoo.files import atomic_write, read_text
 from zoo.recipe.tree import read_value
-from zoo.reports.page import Picture, Section, page
+from zoo.reports.page import PageSection, Picture, page
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 MOST = 8
 """Encodings in one figure."""
-MAX_BYTES, LONGEST_NAME = 1 << 24, 200
-"""Of a file of text, and characters of its name."""
+MAX_BYTES = 1 << 24
+"""Of a file of text."""
 
 
 def draw_encodings(
@@ -56,7 +56,7 @@ def draw_runs(
         out, panels, options: as of `draw_encodings` and `zoo.figures.model.columns`.
     """
     check_suffix(out)
-    if text is not None and "\n" not in text and len(text) < LONGEST_NAME and Path(text).is_file():
+    if text and os.path.isfile(text):
         text = read_text(Path(text), MAX_BYTES)
     found = model.columns(*paths, text=text, log=lambda note: print(note, file=sys.stderr), **options)
     _write(found, model.TITLE, out, panels, [one.absolute().name for one in paths])
@@ -112,21 +112,19 @@ def check_suffix(out: Path | None) -> None:
 
 
 def _write(
-    found: Columns,
-    title: str,
-    out: Path | None,
-    panels: Sequence[str] | None,
-    names: Iterable[str] | None = None,
+    found: Columns, title: str, out: Path | None, panels: Sequence[str] | None, names: Sequence[str] = ()
 ) -> None:
     if panels:
         check_panels(panels, grid.by_key(found))
         found = {label: [one for one in own if one.key in panels] for label, own in found.items()}
-    path = out or Path(f"{_file_name(names or found)}.png")
+    words = (re.sub(r"[^A-Za-z0-9.=-]+", "-", label).strip("-") for label in names or found)
+    path = out or Path(f"{'_'.join(words)[:120]}.png")
     with waiting("drawing"):
-        if path.suffix.lower() == ".html":
+        suffix = path.suffix.lower()
+        if suffix == ".html":
             atomic_write(path, figure_page(found, title))
         else:
-            atomic_write(path, grid.content(grid.grid(found, title), path.suffix.lower()))
+            atomic_write(path, content(grid.grid(found, title), suffix))
     print(f"{sum(map(len, found.values()))} panels of {', '.join(found)}: {path}")
 
 
@@ -134,12 +132,7 @@ def figure_page(columns: Columns, title: str) -> str:
     """A page with a picture for each row of panels."""
     sections = []
     for row in grid.by_key(columns).values():
-        picture = grid.content(grid.grid({label: [panel] for label, panel in row.items()}), ".svg")
+        picture = content(grid.grid({label: [panel] for label, panel in row.items()}), ".svg")
         about = next(iter(row.values()))
-        sections.append(Section(about.title, [Picture(picture, about.caption)]))
+        sections.append(PageSection(about.title, [Picture(picture, about.caption)]))
     return page(f"{', '.join(columns)}: {title}", sections)
-
-
-def _file_name(labels: Iterable[str]) -> str:
-    """A file name of labels, without its suffix: `alibi_rope`."""
-    return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", label).strip("-") for label in labels)[:120]

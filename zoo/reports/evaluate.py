@@ -1,10 +1,21 @@
-"""`zoo evaluate`: scores of trained models at several lengths, with tables, plots and a page."""
+"""`zoo evaluate`: scores of trained models at several lengths, with tables, plots and a page.
+
+evaluation/
+  measurements/               a file for each measurement, with the scores of each document or example
+  lengths.json  lengths.csv   all their rows, flat
+  lengths.md                  tables and caveats
+  lengths.png  lengths.svg    curves
+  index.html                  all of it as a page
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.runs import command, options
@@ -12,13 +23,16 @@ from zoo.console import table
 from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, flat_rows, merged
-from zoo.evaluation.store import EVALUATION
-from zoo.files import shortest
+from zoo.evaluation.store import EVALUATION, PAGE, locked, read_measurements
+from zoo.figures.curves import pictures
+from zoo.files import atomic_write, shortest
 from zoo.launch.ranks import is_first_process
-from zoo.reports.run_folder import show_results
+from zoo.reports.report import run_report
+from zoo.reports.tables import report_page
+from zoo.reports.text import console, markdown, terminal_width
 from zoo.runs.card import read_card
 from zoo.runs.checkpoint_file import find_checkpoint
-from zoo.runs.folder import kept_checkpoints
+from zoo.runs.folder import RESULTS, kept_checkpoints
 
 
 def evaluate(
@@ -56,14 +70,9 @@ def evaluate(
             done.append(run.path)
             measured += own
     except KeyboardInterrupt:
-        rest = map(str, [path for path in paths if path not in done] or paths)
-        words = [
-            "evaluate",
-            *rest,
-            *options(protocols, lengths),
-            *(word for one in sets for word in ("--set", one)),
-            *(["--data", data] if data else []),
-        ]
+        rest = [path for path in paths if path not in done] or paths
+        words = ["evaluate", *map(str, rest), *options(protocols, lengths)]
+        words += [word for one in sets for word in ("--set", one)] + (["--data", data] if data else [])
         again = command([*words, *["--devices", str(devices)] * (devices > 1)])
         kept = f"what was measured is kept in {', '.join(folders)}" if folders else "nothing was written"
         raise KeyboardInterrupt(f"interrupted; {kept}; measure the rest: {again}") from None
@@ -76,13 +85,37 @@ def evaluate(
     return rows
 
 
+def show_results(folder: Path, measurements: Sequence[Measurement], name: str | None = None) -> None:
+    """Print the tables of some measurements of a run, and write the files made from all that it has.
+
+    Args:
+        name: of the run in the title; by default that in its recipe.
+    """
+    print(console(run_report(folder, measurements, name), terminal_width()) + "\n", flush=True)
+    file = folder / RESULTS
+    with locked(folder):
+        measured = read_measurements(folder)
+        report = run_report(folder, measured)
+        atomic_write(file.with_suffix(".csv"), rows_as_csv(flat_rows(measured)))
+        atomic_write(file.with_suffix(".md"), markdown(report))
+        drawn = pictures(report.summary)
+        for ending, picture in drawn.items():
+            atomic_write(file.with_suffix(ending), picture)
+        atomic_write(folder / PAGE, report_page(report, svg=drawn.get(".svg", b"")))
+
+
+def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """A line for each row of `lengths.json`, the note last; mappings are JSON."""
+    table = pd.DataFrame(rows, dtype=object)
+    table = table.map(lambda one: json.dumps(one, sort_keys=True) if isinstance(one, dict) else one)
+    return table[sorted(table, key="note".__eq__)].to_csv(index=False)
+
+
 def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
     """Evaluate the kept checkpoints of each run and its last one, and print the scores by step.
 
     Errors, result and the other arguments are those of `evaluate`; the paths are run folders.
     """
-    import pandas as pd
-
     measured: list[dict[str, Any]] = []
     for path in paths:
         kept, last = kept_checkpoints(path), find_checkpoint(path)

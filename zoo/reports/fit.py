@@ -8,7 +8,7 @@ from zoo.comparison.runs import command
 from zoo.evaluation.measurement import merged
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
-from zoo.reports.run_folder import show_results
+from zoo.reports.evaluate import show_results
 from zoo.training import fit as training
 from zoo.training.run import Resume
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zoo.comparison.caveats import Caveat, of_runs
+from zoo.comparison.caveats import of_runs
 from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
-from zoo.console import progress_bar, waiting
+from zoo.console import waiting
 from zoo.errors import InputError
 from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
-from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
+from zoo.reports.page import GENERATOR, Code, Folded, PageSection, Part, Picture, Table
 from zoo.reports.report import Report, about_runs, build
 from zoo.reports.tables import report_page
 from zoo.runs.folder import CARD, METRICS, RECIPE
@@ -50,11 +50,13 @@ def report(
         runs = read_runs(paths, evaluated=False)
         words = ["report", *map(str, paths), *(["--out", str(out)] if out != OUT else [])]
         made = replace(_results(runs, force), command=command(words + ["--force"] * force))
+    with waiting("writing samples"):
+        samples = [*_samples(runs, prompt, sample_tokens)]
     sections = [
         _training(runs),
-        Section("The encodings", _encodings(runs)),
-        Section("Samples", [*_samples(runs, prompt, sample_tokens)]),
-        Section("The runs", [*_runs(runs)]),
+        PageSection("The encodings", _encodings(runs)),
+        PageSection("Samples", samples),
+        PageSection("The runs", [*_runs(runs)]),
     ]
     atomic_write(out, report_page(made, sections))
     for one in made.verdict:
@@ -67,9 +69,9 @@ def _results(runs: Sequence[RunInfo], force: bool) -> Report:
     """The comparison of the evaluated runs; the others are caveats."""
     evaluated = [run for run in runs if run.measurements]
     missing = tuple(
-        Caveat("not evaluated", "not evaluated", (run.path,), command=evaluate_command([run]))
+        f"{run.path}: not evaluated; do it with: {evaluate_command([run.path])}"
         for run in runs
-        if run not in evaluated
+        if not run.measurements
     )
     if evaluated:
         made = build([Path(run.path) for run in evaluated], force=force)
@@ -77,24 +79,22 @@ def _results(runs: Sequence[RunInfo], force: bool) -> Report:
     labels = ", ".join(dict.fromkeys(run.label for run in runs))
     empty = Results.of([])
     table = summary(empty)
-    return Report(
-        f"{labels}: not evaluated yet", empty, table, costs(empty, table), about=tuple(about_runs(runs)),
-        caveats=(*missing, *of_runs(runs)),
-    )  # fmt: skip
+    notes = (*missing, *of_runs(runs))
+    return Report(f"{labels}: not evaluated yet", empty, table, costs(empty, table), about_runs(runs), notes)
 
 
-def _training(runs: Sequence[RunInfo]) -> Section:
+def _training(runs: Sequence[RunInfo]) -> PageSection:
     from zoo.figures.training import read_logged, training_curves
 
     logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
-    parts: list[Part] = [training_curves(logged)] if any(own for _, own in logged.values()) else []
-    parts += [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own]
-    return Section("Training", parts)
+    figure = training_curves(logged)
+    empty = [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if own.empty]
+    return PageSection("Training", [figure, *empty] if figure else empty)
 
 
 def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
     from zoo.figures import encoding
-    from zoo.figures.grid import content
+    from zoo.figures.style import content
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
     trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
@@ -114,20 +114,18 @@ def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part
     from zoo.models.decoding import Sampling
 
     yield "Temperature 0.8, nucleus 0.95, one prompt and seed; a bar marks the end of the trained length."
-    with progress_bar(len(runs), "samples", "run") as bar:
-        for run in runs:
-            try:
-                generator = open_generator(run.path)
-                parts, ended, count = ["", ""], False, 0
-                for piece in generator.stream(prompt, tokens, Sampling(0.8, top_p=0.95), 0):
-                    parts[piece.position >= generator.trained_length] += piece.text
-                    ended, count = piece.ended, count + 1
-                ending = "the model closed the document" if ended else f"{count:,} tokens"
-                yield f"{run.label} ({run.path}), {ending}:"
-                yield Code(prompt + " ┃ ".join(filter(None, parts)))
-            except InputError as error:
-                yield f"{run.path}: {str(error).removeprefix(f'{run.path}: ')}"
-            bar.update()
+    for run in runs:
+        try:
+            generator = open_generator(run.path)
+            pieces = [*generator.stream(prompt, tokens, Sampling(0.8, top_p=0.95), 0)]
+            within = [piece.text for piece in pieces if piece.position < generator.trained_length]
+            beyond = [piece.text for piece in pieces[len(within) :]]
+            ended = pieces and pieces[-1].ended
+            ending = "the model closed the document" if ended else f"{len(pieces):,} tokens"
+            yield f"{run.label} ({run.path}), {ending}:"
+            yield Code(prompt + " ┃ ".join(filter(None, map("".join, (within, beyond)))))
+        except InputError as error:
+            yield f"{run.path}: {str(error).removeprefix(f'{run.path}: ')}"
 
 
 def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:

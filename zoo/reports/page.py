@@ -70,19 +70,19 @@ Part = Union[str, Table, Picture, Code, Folded, Warned, "Figure", Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A heading, or an empty text for none, and its parts."""
 
     heading: str
     parts: Sequence[Part]
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
+def page(title: str, sections: Sequence[PageSection]) -> str:
     """The HTML document; titles and texts are escaped."""
     return _template().render(title=title, sections=sections, generator=GENERATOR)
 
 
-def section_html(section: Section) -> str:
+def section_html(section: PageSection) -> str:
     return str(_template().module.section(section))
 
 
@@ -92,12 +92,14 @@ def _template() -> Template:
     environment.filters |= {
         "kind": lambda part: type(part).__name__,
         "base64": lambda content: base64.b64encode(content).decode(),
-        "plot": lambda figure: Markup(
-            figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
-        ),
+        "plot": _plot,
     }
     environment.globals["plotly_script"] = _plotly_script
     return environment.get_template("page.html")
+
+
+def _plot(figure: Figure) -> Markup:
+    return Markup(figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True}))
 
 
 def _plotly_script() -> Markup:

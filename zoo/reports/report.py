@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
-from zoo.comparison.caveats import Caveat
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.findings import verdict
+from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import (
-    RunInfo,
-    command,
-    evaluate_command,
-    options,
-    read_runs,
-    training_speed,
-    validated_recipe,
-)
+from zoo.comparison.runs import RunInfo, command, evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement
 from zoo.files import shortest
-from zoo.runs.card import read_card
-from zoo.runs.folder import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,11 +43,11 @@ class Report:
 
     Attributes:
         summary: `zoo.comparison.statistics.summary`; empty where nothing was measured.
-        verdict: the items of a list (`zoo.comparison.findings.verdict`).
         costs: `zoo.comparison.statistics.costs`.
         differences: why the runs are not comparable; empty if they are.
         about: names and values that all runs share.
         command: the command that makes the report again.
+        verdict: the items of a list (`zoo.comparison.findings.verdict`).
         subject: encoding, or model.
     """
 
@@ -65,11 +55,11 @@ class Report:
     results: Results
     summary: pd.DataFrame
     costs: pd.DataFrame
-    differences: tuple[str, ...] = ()
-    about: tuple[tuple[str, str], ...] = ()
-    command: str = ""
-    caveats: tuple[Caveat, ...] = ()
+    about: Mapping[str, str]
+    caveats: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    command: str = ""
     subject: str = "encoding"
 
     @property
@@ -113,20 +103,21 @@ def build(
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable.
     """
-    wanted = options(protocols, lengths)
-    runs = chosen(read_runs(paths, wanted=(protocols, lengths)), protocols, lengths)
-    words = ["compare", *["--models"] * models, *map(str, paths), *wanted]
+    runs = chosen(read_runs(paths), protocols, lengths)
+    words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
+    data = common(run.recipe["data"]["name"] for run in runs)
     if models:
-        results, notes, about = models_results(runs, evaluate_command(runs, protocols, lengths))
+        remedy = evaluate_command([run.path for run in runs], protocols, lengths)
+        results, found, about = models_results(runs, remedy)
         table = summary(results, reference)
         text = runs[0].recipe["data"]["name"]
+        title = f"{table['encoding'].nunique()} models on {text}: bits per byte of the same documents"
         return Report(
-            title=f"{table['encoding'].nunique()} models on {text}: bits per byte of the same documents",
-            results=results, summary=table, costs=costs(results, table), about=tuple(about),
-            command=command(words), caveats=tuple(notes),
-            verdict=verdict(table, subject="model"), subject="model",
+            title, results, table, costs(results, table), about, tuple(found),
+            verdict(table, subject="model"),
+            command=command(words), subject="model",
         )  # fmt: skip
     refused = differences(runs)
     if refused and not force:
@@ -137,23 +128,17 @@ def build(
         notes = "; ".join(f"{row.protocol} at {row.length}: {row.note}" for row in rows)
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
-    found = [*caveats.of_runs(runs), *caveats.of_rows(results), *caveats.of_seeds(results)]
-    found += caveats.of_gaps(results, table, alone)
-    return Report(
-        title=_title(runs, table["encoding"].nunique()), results=results, summary=table,
-        costs=costs(results, table), differences=tuple(map(str, refused)), about=tuple(about_runs(runs)),
-        command=command(words), caveats=tuple(found), verdict=verdict(table, refused=len(refused)),
-    )  # fmt: skip
-
-
-def _title(runs: Sequence[RunInfo], count: int) -> str:
-    data = common(run.recipe["data"]["name"] for run in runs)
+    found = caveats.of_runs(runs) + caveats.of_rows(results) + caveats.of_seeds(results)
+    found += caveats.of_missing(table) + caveats.of_unmeasured(results, table)
+    found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
+    count = table["encoding"].nunique()
     length = common(run.recipe["data"]["sequence_length"] for run in runs)
-    return (
-        f"{count} encoding{'s' * (count > 1)}"
-        + (f" on {data}" if data != VARIES else "")
-        + (f", trained at {length} tokens" if length != VARIES else "")
-    )
+    title = f"{count} encoding{'s' * (count > 1)}" + (f" on {data}" if data != VARIES else "")
+    return Report(
+        title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
+        costs(results, table), about_runs(runs), tuple(found), verdict(table, refused=len(refused)),
+        tuple(map(str, refused)), command(words),
+    )  # fmt: skip
 
 
 def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
@@ -177,45 +162,40 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         name: of the run in the title; by default that in its recipe.
     """
     try:
-        recipe, card = validated_recipe(folder), read_card(folder)
-        speed = training_speed(folder / METRICS)
+        run = run_info(folder)
     except InputError:  # a checkpoint without its run
-        recipe, card, speed = {}, {}, None
+        run = RunInfo(str(folder), {}, {})
     same: dict[tuple[str, str, int, str], list[Measurement]] = {}
     for one in measurements:
-        changed = json.dumps(one.changed, sort_keys=True)
-        same.setdefault((one.encoding, one.checkpoint, one.seed, changed), []).append(one)
+        same.setdefault((one.encoding, one.checkpoint, one.seed, one.change), []).append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
     runs, series = [], []
     for (encoding, checkpoint, seed, _), own in same.items():
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
-        seeded, labelled = recipe | {"seed": seed}, card | {"encoding": encoding}
-        runs.append(RunInfo(shortest(folder), seeded, labelled, tuple(own), speed=speed))
+        changes = {"recipe": run.recipe | {"seed": seed}, "card": run.card | {"encoding": encoding}}
+        runs.append(replace(run, path=shortest(folder), measurements=tuple(own), **changes))
         series.append(Series(label, (runs[-1],), own[0].changed))
     results = Results.of(unique(series))
     table = summary(results)
     names = sorted({one.run for own in same.values() for one in own})
     return Report(
-        title=f"{name or ', '.join(names)} by length", results=results, summary=table,
-        costs=costs(results, table) if card and len(table) else costs(results, table[:0]),
-        about=tuple(about_runs(runs)),
-        caveats=(*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
-        verdict=verdict(table) if table["encoding"].nunique() > 1 else (),
+        f"{name or ', '.join(names)} by length", results, table,
+        costs(results, table if run.card else table[:0]), about_runs(runs),
+        (*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
+        verdict(table) if table["encoding"].nunique() > 1 else (),
     )  # fmt: skip
 
 
-def about_runs(runs: Sequence[RunInfo]) -> Iterator[tuple[str, str]]:
+def about_runs(runs: Sequence[RunInfo]) -> dict[str, str]:
     """Names and values that runs share."""
+    found = {}
     for name, read in _ABOUT.items():
-        try:
+        with suppress(KeyError, TypeError):  # a checkpoint without its run
             value = common(read(run) for run in runs)
-        except (KeyError, TypeError):  # a checkpoint without its run
-            continue
-        if value is not None:
-            yield name, value if isinstance(value, str) else f"{value:,}"
-    yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-    if len(paths := {run.path for run in runs}) > 1:
-        yield "runs", str(len(paths))
+            found[name] = value if isinstance(value, str) else f"{value:,}"
+    found["seeds"] = ", ".join(map(str, sorted({run.seed for run in runs})))
+    paths = {run.path for run in runs}
+    return found | ({"runs": str(len(paths))} if len(paths) > 1 else {})
 
 
 _ABOUT = {

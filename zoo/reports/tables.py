@@ -1,4 +1,4 @@
-"""The parts of a report, the same for console, Markdown, page and notebook: tables, warnings, caveats."""
+"""The tables of a report, the same for console, Markdown, page and notebook; and its page."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from zoo.comparison.formatting import (
     superscript,
 )
 from zoo.comparison.frame import MEASURES
-from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.figures.curves import interactive_curves
-from zoo.reports.page import Code, Folded, Part, Picture, Section, Table, Warned, page
+from zoo.reports.page import Code, Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
-ALL, MOST = 10**6, 10
+MOST = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 COSTS = {"tokens_per_second": ("tokens/s", count_text), "peak_memory_mb": ("peak memory (MiB)", count_text)}
 RANK = (
@@ -34,7 +33,7 @@ RANK = (
 )
 
 
-def report_page(report: Report, more: Sequence[Section] = (), svg: bytes | None = None) -> str:
+def report_page(report: Report, more: Sequence[PageSection] = (), svg: bytes | None = None) -> str:
     """The HTML document of a report.
 
     Args:
@@ -42,125 +41,114 @@ def report_page(report: Report, more: Sequence[Section] = (), svg: bytes | None 
         svg: the picture of all curves, in place of interactive figures, whose script has 4.8 MB; empty for
             none.
     """
-    title = f"{'Not comparable: ' if report.differences else ''}{report.title}"
-    return page(title, [*_results(report, svg), *more, *_end(report)])
-
-
-def parts(report: Report) -> list[Part]:
-    """The report without title, picture and verdict, for console, Markdown and notebook."""
-    return [*_warned(report), *tables(report), *_caveats(report)]
-
-
-def _results(report: Report, svg: bytes | None) -> Iterator[Section]:
-    opening = _warned(report)
-    opening += ["; ".join(f"{name}: {value}" for name, value in report.about)] if report.about else []
+    opening: list[Part] = [*warning(report), *([about_text(report)] if report.about else [])]
     opening += ["Verdict:", report.verdict] if report.verdict else []
     opening += [Picture(svg, f"{report.title}: curves")] if svg else []
-    yield Section("", opening)
-    labels = report.summary["encoding"].unique()
+    sections, labels = [PageSection("", opening)], report.summary["encoding"].unique()
     for panel in report.panels:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
-        own = panel_tables(panel, report.subject, ALL)
-        yield Section(panel_title(panel), [panel["explanation"].iloc[0], *figure, *own])
-    if len(report.costs):
-        yield Section("Costs", [costs_table(report)])
+        own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
+        sections.append(PageSection(panel_title(panel), own))
+    sections += [PageSection("Costs", [one]) for one in costs_table(report)] + [*more]
+    end = ["This page was made by:", Code(report.command)] if report.command else []
+    if end := end + caveats(report):
+        sections.append(PageSection("How to reproduce" if report.command else "Caveats", end))
+    return page(f"{'Not comparable: ' if report.differences else ''}{report.title}", sections)
 
 
-def _end(report: Report) -> Iterator[Section]:
-    made: list[Part] = ["This page was made by:", Code(report.command)] if report.command else []
-    made += _caveats(report)
-    if made:
-        yield Section("How to reproduce" if report.command else "Caveats", made)
+def about_text(report: Report) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in report.about.items())
 
 
-def _warned(report: Report) -> list[Part]:
+def warning(report: Report) -> list[Part]:
     why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
     return [Warned(why, report.differences)] if report.differences else []
 
 
-def _caveats(report: Report) -> list[Part]:
-    lines: list[Part] = []
-    for one in report.caveats:
-        lines += [f"{one.line}:", Code(one.command)] if one.command else [one.line]
-    return [Folded(f"Caveats ({len(report.caveats)})", lines)] if lines else []
+def caveats(report: Report) -> list[Part]:
+    return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
 
 
-def tables(report: Report, most: int = MOST) -> list[Table]:
+def tables(report: Report) -> list[Table]:
     """The tables of each panel, and one of the costs."""
-    made = [table for panel in report.panels for table in panel_tables(panel, report.subject, most)]
-    return [*made, *([costs_table(report)] if len(report.costs) else [])]
+    made = [table for panel in report.panels for table in panel_tables(panel, report.subject)]
+    return [*made, *costs_table(report)]
 
 
-def panel_tables(panel: pd.DataFrame, subject: str = "encoding", most: int = MOST) -> list[Table]:
+def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Table]:
     """A table of values by encoding and length; and one of differences and ranks, where there is a second
     curve. A single curve has its other measures and costs in further rows."""
-    lengths = _shown(panel, most)
-    compared = isinstance(panel["reference"].iloc[0], str)
-    return [_values(panel, subject, lengths), *([_differences(panel, subject, lengths)] if compared else [])]
+    lengths = sorted(panel["length"].unique().tolist())
+    # The longest, the trained ones, and others evenly between.
+    kept = {*lengths[:: -math.ceil(len(lengths) / MOST)], *panel["train_length"]}
+    shown = panel[panel["length"].isin(kept)]
+    yield _values(shown, subject, len(lengths))
+    if isinstance(panel["reference"].iloc[0], str):
+        yield _differences(shown, subject, panel)
 
 
-class _Cells:
-    """The rows of a table by encoding and length, with footnotes."""
-
-    def __init__(self, panel: pd.DataFrame, lengths: Sequence[int]):
-        self.panel, self.lengths, self.notes = panel, lengths, {}
-        trained = set(panel["train_length"])
-        self.heads = [f"{one} (trained)" if trained == {one} else str(one) for one in lengths]
-
-    def rows(self, cell: Callable[[Any], str], *more: Callable[[Any], str]) -> list[list[str]]:
-        """A row for each encoding: `cell` of each length, and `more` of its first row."""
-        several, made = self.panel["train_length"].nunique() > 1, []
-        for label, curve in self.panel.groupby("encoding", sort=False):
-            first, at = next(curve.itertuples()), {row.length: row for row in curve.itertuples()}
-            name = f"{label}, trained at {first.train_length}" if several else label
-            made.append([name, *(cell(at[one]) for one in self.lengths), *(one(first) for one in more)])
-        return made
+class _Notes(dict):
+    """Footnotes with their numbers."""
 
     def mark(self, note: object) -> str:
-        known = isinstance(note, str) and note
-        return superscript(self.notes.setdefault(note, len(self.notes) + 1)) if known else ""
+        """The mark of a footnote; nothing where there is none."""
+        return superscript(self.setdefault(note, len(self) + 1)) if isinstance(note, str) else ""
 
     def lines(self, about: Sequence[str]) -> tuple[str, ...]:
-        notes = [f"{superscript(count)} {note}" for note, count in self.notes.items()]
+        notes = [f"{superscript(count)} {note}" for note, count in self.items()]
         return ("; ".join(filter(None, about)), *notes)
 
 
-def _values(panel: pd.DataFrame, subject: str, lengths: Sequence[int]) -> Table:
-    first, cells = panel.iloc[0], _Cells(panel, lengths)
-    measure, ranks = display_name(first["measure"]), _ranks(panel)
+def _cells(panel: pd.DataFrame, cell: Callable[[Any], str]) -> pd.DataFrame:
+    """Texts by encoding and length, in the order of the panel."""
+    texts = panel.assign(text=[cell(row) for row in panel.itertuples()])
+    table = texts.pivot(index="encoding", columns="length", values="text").loc[panel["encoding"].unique()]
+    trained = panel.groupby("encoding", sort=False)["train_length"].first()
+    if trained.nunique() > 1:
+        table.index = [f"{label}, trained at {length}" for label, length in trained.items()]
+    only = trained.iloc[0] if trained.nunique() == 1 else None
+    return table.rename(columns=lambda length: f"{length} (trained)" if length == only else str(length))
+
+
+def _table(subject: str, cells: pd.DataFrame, *about: Any) -> Table:
+    return Table((subject, *cells), [(label, *row) for label, *row in cells.itertuples()], *about)
+
+
+def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
+    first, notes, labels = panel.iloc[0], _Notes(), panel["encoding"].unique()
+    measure, lengths = display_name(first["measure"]), sorted(panel["length"].unique())
+
+    def cell(row: Any) -> str:
+        ends = "" if math.isnan(row.low) else f" ({number(row.low)}–{number(row.high)})"
+        return f"{number(row.mean)}{ends}{notes.mark(row.note)}"
+
+    cells = _cells(panel, cell)
     about = [
         f"{measure}, {'lower' if first['lower_is_better'] else 'higher'} is better",
         spread_text(panel),
         f"{first['counted']}: {_from_to(panel['count'].dropna())}" if panel["count"].notna().any() else "",
         f"seeds: {_from_to(panel['seeds'])}",
     ]
-    if len(lengths) < panel["length"].nunique():
-        about.append(f"{len(lengths)} of {panel['length'].nunique()} lengths are shown; the CSV file has all")
-    more, heads = [], []
+    if len(lengths) < count:
+        about.append(f"{len(lengths)} of {count} lengths are shown; the CSV file has all")
     if panel["effective_length"].notna().any():
-        more, heads = [_effective_length], ["effective length"]
+        curves = panel.drop_duplicates("encoding")
+        cells["effective length"] = [_effective_length(row) for row in curves.itertuples()]
         kept = f"the loss at the trained length plus {NATS_LOST:g} nats"
         if first["measure"] == "accuracy":
             kept = f"{SHARE_KEPT:g} of the accuracy at the trained length"
         about.append(f"effective length: the longest tested one up to which all keep {kept}")
-
-    def cell(row: Any) -> str:
-        ends = "" if math.isnan(row.low) else f" ({number(row.low)}–{number(row.high)})"
-        return f"{number(row.mean)}{ends}{cells.mark(row.note)}"
-
-    rows = cells.rows(cell, *more)
-    labels = panel["encoding"].unique()
-    best = {
-        (i, j) for i, label in enumerate(labels) for j, one in enumerate(lengths) if ranks[label, one] == "1"
-    }
     if len(labels) == 1:
         columns = {name: (display_name(name), number) for name in MEASURES} | COSTS
-        at = panel.set_index("length").loc[lengths]
         for column, (name, text) in columns.items():
             if panel[column].notna().any():
-                rows.append([name, *map(text, at[column]), *[DASH] * len(more)])
+                own = map(text, panel.sort_values("length")[column])
+                cells.loc[name] = [*own, *[DASH] * (cells.shape[1] - len(lengths))]
+    places = [*labels].index, lengths.index
+    best = panel[(panel["rank"] == 1) & ~_shared(panel)]
+    bold = frozenset((places[0](row.encoding), places[1](row.length)) for row in best.itertuples())
     title = f"{panel_title(panel)}: {measure} by {first['axis']} in tokens"
-    return Table((subject, *cells.heads, *heads), rows, title, frozenset(best), cells.lines(about))
+    return _table(subject, cells, title, bold, notes.lines(about))
 
 
 def _effective_length(row: Any) -> str:
@@ -170,29 +158,36 @@ def _effective_length(row: Any) -> str:
     return f"{'≥ ' if row.effective_length_at_least else ''}{int(row.effective_length)}"
 
 
-def _differences(panel: pd.DataFrame, subject: str, lengths: Sequence[int]) -> Table:
-    first, cells = panel.iloc[0], _Cells(panel, lengths)
-    reference, ranks, ranked = first["reference"], _ranks(panel), tuple(dict.fromkeys(lengths_of(panel)))
+def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Table:
+    first, notes = panel.iloc[0], _Notes()
+    reference = first["reference"]
 
     def cell(row: Any) -> str:
         value, low, high = row.difference, row.difference_low, row.difference_high
         if row.encoding == reference or math.isnan(value):
             return "reference" if row.encoding == reference else DASH
         if math.isnan(low):
-            return signed(value) + cells.mark(f"no interval: {row.no_interval}")
+            return signed(value) + notes.mark(f"no interval: {row.no_interval}")
         return f"{signed(value)} ({signed(low)} to {signed(high)}){' tied' if low <= 0 <= high else ''}"
 
-    rows = cells.rows(cell, *(lambda row, at=at: ranks[row.encoding, at] for at in ranked))
+    cells, shared = _cells(panel, cell), _shared(every)
+    for length in dict.fromkeys(lengths_of(every)):
+        at = every["length"] == length
+        ranks = zip(every.loc[at, "rank"], shared[at], strict=True)
+        cells[f"rank at {length}"] = [
+            DASH if math.isnan(one) else f"{int(one)}{'=' * same}" for one, same in ranks
+        ]
     about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
-    heads = (subject, *cells.heads, *(f"rank at {length}" for length in ranked))
     title = f"{panel_title(panel)}: difference to {reference}"
-    return Table(heads, rows, title, notes=cells.lines([*about, RANK.format(subject)]))
+    return _table(subject, cells, title, frozenset(), notes.lines([*about, RANK.format(subject)]))
 
 
-def costs_table(report: Report) -> Table:
-    """The costs of each encoding, means over its runs."""
+def costs_table(report: Report) -> list[Table]:
+    """The costs of each encoding, means over its runs; none without runs."""
+    if not len(report.costs):
+        return []
     length = report.costs["evaluation_length"].iloc[0]
     at = "" if pd.isna(length) else f" at {int(length)}"
     columns = {
@@ -201,42 +196,22 @@ def costs_table(report: Report) -> Table:
         "evaluation_tokens_per_second": f"evaluation tokens/s{at}",
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
-    rows = [(label, *map(count_text, own)) for label, *own in report.costs[[*columns]].itertuples()]
-    notes = (
-        [f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have"] if at else []
-    )
-    return Table((report.subject, *columns.values()), rows, "Costs", notes=notes)
+    cells = report.costs[[*columns]].rename(columns=columns).map(count_text)
+    note = f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have"
+    return [_table(report.subject, cells, "Costs", frozenset(), [note] if at else [])]
 
 
-def _ranks(panel: pd.DataFrame) -> dict[tuple[str, int], str]:
-    """The rank of each curve at each length: 1, or 2= where others have it too."""
-    same = panel.groupby(["length", "rank"])["rank"].transform("size")
-    columns = zip(panel["encoding"], panel["length"], panel["rank"], same, strict=True)
-    return {
-        (e, n): DASH if math.isnan(rank) else f"{int(rank)}{'=' * (size > 1)}" for e, n, rank, size in columns
-    }
+def _shared(panel: pd.DataFrame) -> pd.Series:
+    """Whether other curves have the same rank at a length."""
+    return panel.groupby(["length", "rank"])["rank"].transform("size") > 1
 
 
 def spread_text(panel: pd.DataFrame) -> str:
     """The kind of the intervals, or why there are none."""
     if interval := next(iter(panel["interval"].dropna()), ""):
-        why = ""
-        if "seeds" not in interval and (panel["seeds"] > 1).any():
-            few = panel.loc[panel["seeds"] < FEWEST_SEEDS, "encoding"].unique()
-            named = ", ".join(map(quoted, few)) or "another curve"
-            why = (
-                f"; not over seeds, since {named} ha{'ve' if len(few) > 1 else 's'} fewer than {FEWEST_SEEDS}"
-            )
-        return f"(low–high): {interval}{why}"
+        return f"(low–high): {interval}"
     reasons = "; ".join(dict.fromkeys(filter(None, panel["unranked"])))
     return f"no interval{f': {reasons}' if reasons else ''}"
-
-
-def _shown(panel: pd.DataFrame, most: int) -> list[int]:
-    """The lengths of a table: the longest, the trained ones, and others evenly between."""
-    lengths = sorted(panel["length"].unique().tolist())
-    kept = {*lengths[:: -math.ceil(len(lengths) / most)], *panel["train_length"]}
-    return [length for length in lengths if length in kept]
 
 
 def _from_to(counts: pd.Series) -> str:

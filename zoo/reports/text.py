@@ -8,9 +8,9 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from zoo.reports.page import Code, Folded, Part, Table, Warned
+from zoo.reports.page import Table
 from zoo.reports.report import Report
-from zoo.reports.tables import parts
+from zoo.reports.tables import about_text, caveats, tables, warning
 
 
 def terminal_width() -> int | None:
@@ -24,22 +24,10 @@ def console(report: Report, width: int | None = None) -> str:
     Args:
         width: of the terminal; a wider table is printed without intervals, and says so.
     """
-    shown = []
-    for part in [report.title, *parts(report)]:
-        match part:
-            case Table():
-                shown.append(_table_text(part, width))
-            case Warned(text, reasons):
-                shown.append("\n  ".join([f"{text}:", *reasons]))
-            case Folded(summary, lines):
-                shown.append("\n".join([f"{summary}:", *map(_item, lines)]))
-            case str():
-                shown.append(part)
+    shown = [report.title, *("\n  ".join([f"{one.text}:", *one.reasons]) for one in warning(report))]
+    shown += [_table_text(table, width) for table in tables(report)]
+    shown += ["\n- ".join([f"{one.summary}:", *report.caveats]) for one in caveats(report)]
     return "\n\n".join(shown)
-
-
-def _item(part: Part) -> str:
-    return f"    {part.text}" if isinstance(part, Code) else f"- {part}"
 
 
 def _table_text(table: Table, width: int | None) -> str:
@@ -61,38 +49,29 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     """The whole report, with links to pictures."""
-    shown = [f"# {_plain(report.title)}"]
-    if report.about:
-        shown.append(_plain("; ".join(f"{name}: {value}" for name, value in report.about)) + ".")
+    shown = [f"# {_plain(report.title)}", *([_plain(about_text(report)) + "."] if report.about else [])]
     shown += [f"![{name}]({name})" for name in pictures]
     explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
     shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
-    shown += ["## Verdict", "\n".join(f"- {_plain(one)}" for one in report.verdict)] if report.verdict else []
-    for part in parts(report):
-        match part:
-            case Table():
-                shown.append(_table_markdown(part))
-            case Warned(text, reasons):
-                shown.append("\n> - ".join([f"> **{_plain(text)}**", *map(_plain, reasons)]))
-            case Folded(summary, lines):
-                items = "\n".join(
-                    f"\n      {one.text}\n" if isinstance(one, Code) else f"- {_plain(str(one))}"
-                    for one in lines
-                )
-                shown.append(f"<details><summary>{summary}</summary>\n\n{items}\n\n</details>")
-            case str():
-                shown.append(_plain(part))
+    shown += ["## Verdict", _items(report.verdict)] if report.verdict else []
+    for one in warning(report):
+        shown.append("\n> - ".join([f"> **{_plain(one.text)}**", *map(_plain, one.reasons)]))
+    shown += map(_table_markdown, tables(report))
+    for one in caveats(report):
+        items = _items(report.caveats)
+        shown.append(f"<details><summary>{one.summary}</summary>\n\n{items}\n\n</details>")
     return "\n\n".join(shown) + "\n"
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {_plain(one)}" for one in texts)
 
 
 def _table_markdown(table: Table) -> str:
     lines = [_line(map(_plain, table.header)), _line(["---", *["---:"] * (len(table.header) - 1)])]
-    for index, row in enumerate(table.rows):
-        cells = [_plain(cell) for cell in row]
-        for column in range(len(row)):
-            if (index, column - 1) in table.bold:
-                cells[column] = f"**{cells[column]}**"
-        lines.append(_line(cells))
+    for index, (name, *cells) in enumerate(table.rows):
+        best = [f"**{cell}**" if (index, at) in table.bold else _plain(cell) for at, cell in enumerate(cells)]
+        lines.append(_line([_plain(name), *best]))
     below = "\n".join(f"{_plain(line)}  " for line in table.notes)  # two blanks break a line
     return "\n\n".join([f"## {_plain(table.caption)}", "\n".join(lines), *[below] * bool(below)])
 

@@ -13,6 +13,7 @@ from zoo.errors import InputError, Problem, first_line
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import changed_label, encoding_changes, may_change
+from zoo.recipe.schema import ModelConfig
 from zoo.runs.checkpoint_file import find_checkpoint, read_checkpoint
 from zoo.runs.code_source import compare_code
 from zoo.runs.folder import RECIPE
@@ -90,7 +91,8 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
     Args:
         path: a checkpoint or a run folder.
         sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
-            may change, the encoding declares (`after_training`, `replaces`); `Task.changed` records it.
+            may change, the encoding declares (`after_training`, `replaces`), what of the model, the schema;
+            `Task.changed` records it.
         plugins: Python files that the user names; one that only the checkpoint names is never run.
 
     Raises:
@@ -111,7 +113,7 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
             # A plugin that was named and cannot be read has its own message.
             of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
             raise InputError(wrong.problems if of_plugin or not code.missing else map(Problem, code.missing))
-        changed = _changes_of_encoding(stored, recipe) if sets else {}
+        changed = _changes_of_model(stored, recipe) if sets else {}
         run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
         problems = error.problems
@@ -130,8 +132,8 @@ def restored_run(path: Path, checkpoint: Path, content: dict[str, Any], recipe: 
     return LoadedRun(path, checkpoint, folder, task.eval())
 
 
-def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The changes to the encoding of a stored recipe, by dotted key.
+def _changes_of_model(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """The changes to encoding and model of a stored recipe, by dotted key.
 
     Results are filed under the run: they must belong to the trained model.
 
@@ -139,11 +141,20 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
         InputError: changes that would make it another model, with all that may be changed for this run.
     """
     changed = recipe.as_dict()
+    # A run of a version without a key of the model has its default.
+    fields = ModelConfig.model_fields.items()
+    defaults = {key: field.get_default() for key, field in fields if not field.is_required()}
+    stored = {**stored, "model": {**defaults, **stored["model"]}}
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
     may = [*may_change_after_training(), *may_change(stored["model"]["encoding"])]
-    refused = dict(encoding.refused)
+    allowed, refused = dict(encoding.allowed), dict(encoding.refused)
     for key, old, new in diff(stored, changed):
-        if not is_among(key, (ENCODING,)) and not affects(key).after_training:
+        if is_among(key, (ENCODING,)):
+            continue
+        if affects(key).after_training:
+            if is_among(key, ("model",)) and affects(key).effect == "weights":
+                allowed[key] = new
+        else:
             refused[key] = f"the run has {old!r}, and {new!r} would make it another"
             if key.startswith("data."):
                 refused[key] += "; to score other data, give --data NAME (in Python data=...)"
@@ -151,4 +162,4 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
         *others, (key, why) = refused.items()
         final = Problem(f"{why}; after training only these can be set: {', '.join(may)}", key)
         raise InputError([*(Problem(why, key) for key, why in others), final])
-    return encoding.allowed
+    return allowed

@@ -59,12 +59,7 @@ class DroPE(Encoding):
 
     def _sharpness(self, context: AttentionContext) -> Tensor:
         """beta of each query, [T,1] or [B,1,T,1]."""
-        rows = slice(context.query_offset, context.query_offset + context.num_queries)
-        if context.keep is None:
-            count = torch.arange(context.num_keys, device=context.q_pos.device) + 1
-            count = count if context.documents is None else count - context.documents
-        else:
-            count = context.keep.cumsum(-1)
-        tokens = count[rows] if count.dim() == 1 else count[:, None, rows]
+        count = context.token_counts()
+        tokens = count if count.dim() == 1 else count[:, None]
         beyond = (tokens.to(torch.float32) / self.size.length).clamp(min=1)
         return (1 + self.scale * beyond.log())[..., None]

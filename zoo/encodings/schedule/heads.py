@@ -90,6 +90,10 @@ class Heads(Encoding):
     def num_positions(self) -> int | None:
         return self._shortest("num_positions")
 
+    @property
+    def heads_with_positions(self) -> tuple[bool, ...]:
+        return tuple(reads for part in self.of for reads in part.heads_with_positions)
+
     def _shortest(self, limit: str) -> int | None:
         limits = [n for n in (getattr(part, limit) for part in self.of) if n is not None]
         return min(limits) if limits else None

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.evaluation import activations
-from zoo.evaluation.activations import bin_edges, observe
+from zoo.figures import activations
+from zoo.figures.activations import bin_edges, observe
 
 TRAINED, LENGTH = 16, 29
 CASES = [

@@ -8,7 +8,7 @@ Arrays have their shape in their docstring: W sequences, L layers, H heads, T to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -76,19 +76,13 @@ def bin_edges(length: int, first: int = 1, per_octave: int = BINS_PER_OCTAVE) ->
 
 
 @torch.no_grad()
-def observe(
-    model: Transformer,
-    batch: Mapping[str, Tensor],
-    trained: int,
-    advance: Callable[[int], Any] = lambda tokens: None,
-) -> Activations:
+def observe(model: Transformer, batch: Mapping[str, Tensor], trained: int) -> Activations:
     """Observe a model while it reads sequences, one at a time.
 
     Args:
         batch: `tokens` [W,T], and optionally `targets` [W,T] (-100: not predicted), or for a pointer `answer`
             [W], the position.
         trained: the trained length, in tokens.
-        advance: called with the number of tokens that were read, after each sequence.
 
     Raises:
         ValueError: sequences longer than the encoding can take.
@@ -103,7 +97,6 @@ def observe(
         found = {name: torch.stack(values) for name, values in seen.items()}
         norms = found.pop("norms")
         read.append({**found, "norm": _by_bin(norms, bins), "loss": _by_bin(nats, loss_bins)})
-        advance(length)
     together = {name: torch.stack([one[name] for one in read]).cpu().numpy() for name in read[0]}
     together["most"] = together["most"][0, 0]
     return Activations(length=length, trained=trained, bins=bins, loss_bins=loss_bins, **together)
