@@ -52,36 +52,3 @@ def test_rows_of_the_same_setting_are_kept_and_others_are_not(script, tmp_path):
     assert measured("--encodings", "none,t5") == ["none", "t5"]
     assert measured("--encodings", "none,alibi") == ["t5", "none", "alibi"]
     assert measured("--encodings", "none", "--batch", "2") == ["none"]
-
-
-def test_the_table_is_sorted_and_says_what_failed(script):
-    setting = {**TINY, "precision": "32-true", "machine": "a machine", "torch": "2"}
-    rows = [
-        {"name": "dear", "kind": "decoder", "time": 2.0, "time_from": 1.9, "time_to": 2.25, "memory": 1.5,
-         "parameters": 1234},
-        {"name": "lost", "kind": "encoder", "note": "RuntimeError: no"},
-        {"name": "cheap", "kind": "encoder", "time": 1.0, "time_from": 0.9, "time_to": 1.1, "memory": None,
-         "parameters": 0},
-    ]  # fmt: skip
-    assert script.markdown(rows, setting).splitlines()[2:5] == [
-        "| cheap (encoder) | 1.00 | 0.90 – 1.10 | – | 0 |",
-        "| dear | 2.00 | 1.90 – 2.25 | 1.50 | 1,234 |",
-        "| lost (encoder) | – | RuntimeError: no | – | – |",
-    ]
-
-
-def test_wrong_arguments_are_reported(script, capsys):
-    for wrong in (["--encodings", "rop"], ["--rounds", "0"], ["--device", "tpu"]):
-        with pytest.raises(SystemExit) as caught:
-            script.main(wrong)
-        assert caught.value.code == 2
-        message = capsys.readouterr().err
-        assert "rop" not in wrong or "did you mean 'rope'?" in message
-
-
-@pytest.mark.slow
-def test_in_processes_of_their_own(tmp_path):
-    out = tmp_path / "costs"
-    benchmark_encodings.main(["--encodings", "rope", "--out", str(out), *FLAGS])
-    rows = json.loads(out.with_suffix(".json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["rope"] and "note" not in rows[0]

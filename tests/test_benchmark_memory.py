@@ -59,12 +59,3 @@ def test_what_takes_too_long_or_fails_has_a_note(monkeypatch):
 
     monkeypatch.setattr(benchmark_memory.subprocess, "run", failed)
     assert benchmark_memory.apart("none", 8, options)["note"] == "RuntimeError: a fault"
-
-
-def test_wrong_arguments_are_reported(script, capsys):
-    for wrong in (["--encodings", "rop"], ["--lengths", "8,x"], ["--lengths", "0"]):
-        with pytest.raises(SystemExit) as caught:
-            script.main(wrong)
-        assert caught.value.code == 2
-        message = capsys.readouterr().err
-        assert "rop" not in wrong or "did you mean 'rope'?" in message

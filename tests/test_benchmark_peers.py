@@ -79,32 +79,3 @@ def test_sides_of_an_encoding_have_as_many_parameters(script):
             own = sum(p.numel() for p in build_task(recipe, size.vocabulary).parameters())
             for count in others:
                 assert abs(count / own - 1) < 0.03, (name, encoding, own, others)
-
-
-@pytest.mark.launch
-def test_a_side_that_fails_is_noted(script, tmp_path, monkeypatch):
-    monkeypatch.setitem(script.SIZES, "tiny", script.Size(32, 2, 2, 16, 64, 2))
-    monkeypatch.setattr(script, "ENCODINGS", ("none", "no_such"))
-    rows = measured(script, tmp_path / "peers", "--only", "zoo", "--modes", "default")
-    notes = {row["encoding"]: row.get("note") for row in rows if row["library"] == "zoo"}
-    assert notes["none"] is None and "no_such" in notes["no_such"]
-    assert "no_such" in (tmp_path / "peers.md").read_text()
-
-
-def test_wrong_arguments_are_reported(script, capsys):
-    for wrong in ("--size huge", "--only rop", "--modes fp16", "--rounds 0", "--device tpu"):
-        with pytest.raises(SystemExit) as caught:
-            script.main(wrong.split())
-        assert caught.value.code == 2
-        assert wrong == "--rounds 0" or wrong.split()[1] in capsys.readouterr().err
-
-
-def test_groups_hold_few_sides_of_one_encoding(script):
-    options = script.arguments().parse_args([])
-    sides = script.sides_of(options)
-    assert {(side.library, side.encoding) for side in sides} >= set(script.BUILDERS)
-    grouped = list(script.groups(sides))
-    assert [side for group in grouped for side in group] == sides
-    assert all(
-        len({side.encoding for side in group}) == 1 and len(group) <= script.AT_ONCE for group in grouped
-    )

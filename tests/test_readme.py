@@ -280,8 +280,11 @@ def test_every_folder_on_the_map_exists():
         assert f"\n{folder}/" in tree and (ROOT / folder).is_dir()
 
 
+READ_TOO = [ROOT / "recipes" / "README.md", ROOT / "data" / "README.md"]
+
+
 def test_every_link_has_a_target():
-    for page, text in PAGES.items():
+    for page, text in (PAGES | {page: page.read_text(encoding="utf-8") for page in READ_TOO}).items():
         prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
         for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", prose):
             # tour.md is made from the notebook when the site is built.
@@ -295,3 +298,14 @@ def test_plugins_on_several_pages_are_equal():
 
 def test_the_readme_is_short():
     assert len(README.encode()) <= 11_000 and len(README.splitlines()) <= 180
+
+
+def test_every_picture_is_small_and_shown():
+    shown = TEXT + "".join(page.read_text(encoding="utf-8") for page in READ_TOO)
+    files = sorted((ROOT / "docs" / "pictures").iterdir())
+    assert files
+    for file in files:
+        assert file.stat().st_size <= 200_000 and f"pictures/{file.name}" in shown, file
+    script = (ROOT / "scripts" / "draw_pictures.py").read_text(encoding="utf-8")
+    drawn = re.findall(r'^    "(\w+)": \[', script, re.MULTILINE)
+    assert sorted(f"{name}.png" for name in drawn) == [file.name for file in files]

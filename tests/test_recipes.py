@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zoo import cli, registry
+from zoo import registry
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
@@ -142,23 +142,6 @@ def test_every_generated_task_has_a_base():
     tasks = {name for name, dataset in registry.datasets.all().items() if dataset.gives != "text"}
     trained_on = {read_recipe(file).data.name for file in BASES}
     assert tasks <= trained_on
-
-
-def test_the_base_of_a_generated_task_begins_with_its_command():
-    for file in BASES:
-        if read_recipe(file).task.name == "answering":
-            comments = [line for line in file.read_text().splitlines() if line.startswith("#")]
-            command = f"# python -m zoo fit --recipe recipes/base/{file.name} --set model.encoding="
-            assert len(comments) >= 3 and comments[0].startswith(command), file
-
-
-def test_recipes_and_bases_are_listed(capsys):
-    assert cli.main(["list", "recipes"]) == 0
-    output = capsys.readouterr().out
-    assert all(f"recipes/{file.stem}.yaml" in output for file in FILES)
-    assert all(f"recipes/base/{file.stem}.yaml" in output for file in BASES)
-    assert cli.main(["list", "recipes", "base/m*"]) == 0
-    assert "max_index" in capsys.readouterr().out
 
 
 def test_a_recipe_is_found_by_name(tmp_path, monkeypatch):

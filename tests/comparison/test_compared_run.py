@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -115,12 +114,6 @@ def test_rows_of_an_earlier_step_alone_are_no_evaluation(write_run, edit):
         read_runs([run])
 
 
-def test_a_log_without_speeds_is_no_problem(write_run):
-    a, b = write_run("a"), write_run("b", speeds=())
-    (a / "metrics.csv").unlink()
-    assert [run.speed for run in read_runs([a, b])] == [None, None]
-
-
 def test_a_key_missing_from_an_old_recipe_has_its_default(write_run):
     old, new = write_run("old"), write_run("new")
     recipe = yaml.safe_load((old / "recipe.yaml").read_text())
@@ -142,22 +135,6 @@ def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
     assert read.label == "theirs" and read.recipe["model"]["encoding"] == {"name": "theirs", "slope": 3}
 
 
-def test_an_empty_card_names_every_missing_key(write_run):
-    run = write_run("a")
-    for text in ("{}", "[]", "null"):
-        (run / "card.json").write_text(text)
-        with pytest.raises(InputError, match=r"a run: no task, fingerprint, steps, tokens_seen, parameters;"):
-            read_runs([run])
-
-
-def test_a_measurement_that_is_not_json_is_reported(write_run):
-    run = write_run("a")
-    for text in ("", "null", "[{}]", "\N{LATIN SMALL LETTER Y WITH DIAERESIS}"):
-        file_of(run).write_bytes(text.encode("latin1"))
-        with pytest.raises(InputError, match=r"runs/a/evaluation/measurements/\S+.json(:1)?: "):
-            read_runs([run])
-
-
 def test_values_that_are_not_finite_are_read_as_missing(write_run):
     run = write_run("a")
     file = file_of(run)
@@ -171,12 +148,3 @@ def test_values_that_are_not_finite_are_read_as_missing(write_run):
     (panel,) = build([run]).panels
     assert column(panel, "alibi") == [None, 1.6] and column(panel, "alibi", "count") == [None, 7]
     assert notes(panel, "alibi") == {16: "not finite"}
-
-
-def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit_rows):
-    run = write_run("a").rename("runs/my run; $x")
-    edit_rows(run, lambda rows: [])
-    with pytest.raises(InputError) as caught:
-        read_runs([run])
-    command = str(caught.value).split("do it with: ")[1]
-    assert shlex.split(command) == ["python", "-m", "zoo", "evaluate", str(run)]

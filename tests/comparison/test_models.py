@@ -1,6 +1,5 @@
 """Models with tokenizers of their own, compared in bits per byte of the same documents."""
 
-import json
 import math
 
 import pytest
@@ -72,27 +71,6 @@ def test_models_are_compared_by_their_differences_and_not_by_encoding(model, cap
     words = (tmp_path / "out" / "compare.md").read_text() + (tmp_path / "out" / "index.html").read_text()
     assert "each encoding" not in words
     assert "as models, in bits per byte" in (tmp_path / "out" / "compare.csv").read_text()
-
-
-def test_missing_facts_of_an_imported_model_are_reported(model):
-    card = {"imported": {"from": "hub/llama", "architecture": "llama"}, "tokens_seen": None, "steps": 6}
-    runs = [model("ours", units()), model("theirs", units(1.1))]
-    file = runs[1] / "card.json"
-    known = json.loads(file.read_text())
-    for key, value in card.items():
-        known[key] = value
-    known["tokens_seen"] = 0  # null is read where the card allows it
-    file.write_text(json.dumps(known))
-    said = "\n".join(build(runs, models=True).caveats)
-    assert "from: trained here in ours; hub/llama in theirs" in said
-    assert "trained on: cccccccccccc in ours; not known in theirs" in said
-    assert "theirs may have been trained on this text" in said
-
-
-def test_readings_of_one_model_stand_beside_it(model):
-    changed = {"model.encoding.scaling": "yarn"}
-    one, other = model("ours", units()), model("theirs", units(1.2), changed=changed, encoding="rope yarn")
-    assert set(values(build([one, other], models=True))) == {"ours", "theirs (rope yarn)"}
 
 
 def test_one_that_failed_has_no_value(model):

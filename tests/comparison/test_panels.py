@@ -1,6 +1,5 @@
 """Which runs make a curve, its label, and its numbers, computed again with numpy."""
 
-import itertools
 import math
 from pathlib import Path
 
@@ -70,13 +69,6 @@ def test_the_order_of_the_runs_changes_nothing(matrix):
     )
 
 
-def test_the_order_of_the_runs_changes_no_label(write_run):
-    lrs = {"optimizer.lr": 0.5}, {"optimizer.lr": 0.7, "data.batch_size": 2}, {}
-    runs = [write_run(f"r{i}", seed=i, recipe=changes) for i, changes in enumerate(lrs)]
-    found = {frozenset(labels(panel_of(order, force=True))) for order in itertools.permutations(runs)}
-    assert len(found) == 1 and len(found.pop()) == 3
-
-
 def test_a_single_seed_has_the_interval_of_its_measurement(write_run):
     panel = panel_of([write_run("a", values={16: 1.5, 32: 1.7})])
     assert column(panel, "alibi") == [1.5, 1.7] and panel["sd"].isna().all() and set(panel["seeds"]) == {1}
@@ -103,17 +95,6 @@ def test_the_best_at_the_longest_length_that_most_have_comes_first(write_run):
     assert order(0, 1, 2, 3) == ["none", "rope", "alibi", "learned"]
     # An encoding without a number at any length has no say.
     assert order(0, 1, 2, lengths=[32, 64]) == ["rope", "alibi", "learned"]
-
-
-def test_accuracy_is_better_when_higher(write_run, row_of):
-    def rows_with(value):
-        return lambda recipe: [row_of(recipe, n, None, protocol="accuracy", accuracy=value) for n in (16, 32)]
-
-    runs = [write_run(n, e, rows=rows_with(v), values={16: "no text"}) for n, e, v in (
-        ("a", "alibi", 0.2), ("b", "rope", 0.9), ("c", "none", 0.5)
-    )]  # fmt: skip
-    panel = panel_of(runs, protocols=["accuracy"])
-    assert set(panel["measure"]) == {"accuracy"} and labels(panel) == ["rope", "none", "alibi"]
 
 
 def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, row_of):
@@ -211,24 +192,6 @@ def test_encodings_of_one_name_are_called_by_all_that_differs(write_run):
     }
 
 
-def test_values_that_differ_where_a_message_would_cut_them_are_two_labels(write_run):
-    runs = [
-        write_run(name, {"name": "rope", "long_factor": [1.0] * 40 + [last]})
-        for name, last in (("a", 1.5), ("b", 2.5), ("c", 3.5))
-    ]
-    assert len(labels(panel_of(runs))) == 3
-
-
-def test_seeds_of_old_and_new_runs_are_one_curve(write_run):
-    import yaml
-
-    runs = [write_run(f"s{seed}", seed=seed) for seed in (0, 1)]
-    recipe = yaml.safe_load((runs[0] / "recipe.yaml").read_text())
-    del recipe["init_from"], recipe["model"]["encoding"]["form"]
-    (runs[0] / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    assert set(panel_of(runs)["seeds"]) == {2}
-
-
 def changed_rows(row_of, label="rope scaling=yarn factor=4", **changed):
     changed = changed or {"model.encoding.scaling": "yarn", "model.encoding.factor": 4.0}
     return lambda recipe: [row_of(recipe, n, 1.2, encoding=label, changed=changed) for n in (16, 32)]
@@ -257,12 +220,6 @@ def test_a_changed_encoding_of_two_trained_ones_names_its_origin(write_run, row_
         "rerope (trained: partial=0.5)",
         "rerope (trained: partial=1.0)",
     }
-
-
-def test_a_changed_encoding_never_takes_the_name_of_a_trained_one(write_run, row_of):
-    changed = changed_rows(row_of, "alibi", **{"model.encoding.name": "alibi"})
-    runs = [write_run("a", "alibi"), write_run("b", "rope", rows=changed)]
-    assert set(labels(panel_of(runs))) == {"alibi", "rope", "alibi (trained: rope)"}
 
 
 def test_forced_runs_that_differ_never_share_a_curve(write_run):
@@ -311,69 +268,11 @@ def test_costs_are_those_of_the_longest_length_that_all_can_read(write_run):
         )
 
 
-def test_an_encoding_that_reads_nothing_takes_the_costs_from_no_other(write_run):
-    runs = [write_run("a"), write_run("b", "learned", values={16: "no", 32: "no"})]
-    costs = {row.Index: row for row in build(runs).costs.itertuples()}
-    assert costs["alibi"].evaluation_length == 32 and costs["alibi"].peak_memory_mb == 132
-    assert math.isnan(costs["learned"].peak_memory_mb)
-
-
-def test_lengths_and_protocols_can_be_chosen(write_run, row_of):
-    def more(recipe):
-        return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.5}) for n in (16, 64)]
-
-    runs = [write_run("a", rows=more), write_run("b", "rope", rows=more)]
-    summary = build(runs, protocols=["sliding"], lengths=[64]).summary
-    assert set(summary["protocol"]) == {"sliding"} and set(summary["length"]) == {64}
-    assert set(build(runs, lengths=[16]).summary["length"]) == {16}
-
-
 def sliding(row_of, **strides):
     """Rows of `sliding`: the value of each stride."""
     kinds = ({"quarter": 0.25, "half": 0.5}[name] for name in strides)
     made = [*zip(kinds, strides.values(), strict=True)]
     return lambda recipe: [row_of(recipe, n, v, "sliding", {"stride": s}) for s, v in made for n in (16, 32)]
-
-
-def test_the_order_follows_the_panel_that_is_shown(write_run, row_of):
-    """The panel of `a` alone comes first, and is left out: in the next one `b` is better."""
-    a = write_run("a", rows=sliding(row_of, quarter=9.0, half=9.0))
-    b = write_run("b", "rope", rows=sliding(row_of, half=1.0))
-    report = build([a, b], protocols=["sliding"])
-    assert first(report, "parameters") == [('{"stride": 0.5}',)]
-    assert labels(report.summary) == ["rope", "alibi"]
-
-
-def test_an_encoding_that_was_measured_and_is_never_finite_is_no_reason_to_drop_a_panel(write_run, row_of):
-    runs = [
-        write_run("a", rows=sliding(row_of, half=1.0)),
-        write_run("b", "rope", rows=sliding(row_of, half=None)),
-        write_run("c", "none", rows=sliding(row_of, quarter=1.0)),
-        write_run("d", "t5", rows=sliding(row_of, quarter=1.0)),
-    ]
-    report = build(runs, protocols=["sliding"])
-    assert first(report, "parameters") == [('{"stride": 0.25}',), ('{"stride": 0.5}',)]
-    assert not any("left out" in remark for remark in report.caveats)
-
-
-def test_three_changes_of_one_name_are_three_curves(write_run, row_of):
-    changes = [{}, {"model.encoding.window": 512}, {"model.encoding.window": 512, "model.encoding.k": 1}]
-
-    def rows(recipe):
-        return [
-            row_of(recipe, n, 1.0 + n, encoding="rerope", changed={"model.encoding.name": "rerope", **change})
-            for change in changes
-            for n in (16, 32)
-        ]
-
-    found = labels(panel_of([write_run("a", "rope", rows=rows)]))
-    assert set(found) == {"rope", "rerope", "rerope (window=512)", "rerope (window=512 k=1)"}
-
-
-def test_runs_of_other_trained_lengths_have_each_its_own(write_run):
-    runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
-    panel = panel_of(runs, force=True)
-    assert dict(zip(panel["encoding"], panel["train_length"], strict=True)) == {"alibi": 16, "rope": 32}
 
 
 def test_the_measure_is_one_that_has_values(write_run, row_of):
@@ -385,25 +284,6 @@ def test_the_measure_is_one_that_has_values(write_run, row_of):
     runs = [write_run("a", rows=rows), write_run("b", "rope", rows=rows)]
     panel = build(runs).panels[1]
     assert set(panel["measure"]) == {"loss_nats"} and panel["mean"].tolist() == [5.664] * 4
-
-
-def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_run, row_of):
-    def rows(recipe):
-        return [
-            row_of(recipe, 32, 2.0, "sliding", {"stride": 0.5}),
-            row_of(recipe, 100000, "too short", "sliding", {"stride": 0.5}),
-        ]
-
-    runs = [
-        write_run("a", values={32: 1.0, 100000: "too short"}, rows=rows),
-        write_run("b", "rope", values={32: 1.0}, rows=rows),
-    ]
-    report = build(runs)
-    assert len(report.panels) == 2 and set(report.summary["length"]) == {32}
-    # `b` is not asked for a length that no run could measure.
-    assert report.caveats == (
-        "nothing could be measured by nonoverlapping, sliding (stride 0.5) (too short) at 100000",
-    )
 
 
 def test_a_panel_without_a_number_is_left_out_and_reported(write_run, row_of):

@@ -29,16 +29,9 @@ FAULTS = {
         SUPER + "        self.slope = 1 / self.num_heads\n" + BIAS,
         "it can be built", 12, "did you mean self.size.num_heads?",
     ),
-    "typo in an own name": (
-        SUPER + "        self.slopes = 0.3\n" + BIAS, "shapes", 14, "did you mean 'slopes'?",
-    ),
     "no super().__init__, with a parameter": (
         "    def __init__(self, size):\n        self.slope = nn.Parameter(torch.ones(1))\n" + BIAS,
         "it can be built", 11, "call super().__init__(size) first",
-    ),
-    "no super().__init__, with a number": (
-        "    def __init__(self, size):\n        self.slope = 0.3\n" + BIAS,
-        "it can be built", 6, "call super().__init__(size) first",
     ),
     "a table of the heads without head": (
         SUPER + "        self.table = nn.Parameter(torch.randn(size.length, size.num_heads))\n"
@@ -51,28 +44,13 @@ FAULTS = {
         "    def embed(self, x, pos):\n        return x + self.table[pos]\n",
         "longer sequences can be computed", 14, "override `max_length`",
     ),
-    "a table that ends, by rows": (
-        SUPER + "        self.table = nn.Parameter(torch.randn(20, size.d_model))\n"
-        "    def embed(self, x, pos):\n        return x + self.table[: x.shape[1]]\n",
-        "longer sequences can be computed", 14, "override `max_length`",
-    ),
     "positions from 0 in every call": (
         "    def positions(self, ids, batch):\n        return torch.arange(ids.shape[-1])\n" + WAVES,
         "cached decoding equals the full forward", 10, "positions of 'own' differs while decoding",
     ),
-    "vectors from 0 in every call": (
-        "    def embed(self, x, pos):\n"
-        "        return x + (torch.arange(x.shape[1])[:, None] * torch.linspace(0, 1, x.shape[-1])).sin()\n",
-        "cached decoding equals the full forward", 10, "embed of 'own' differs while decoding",
-    ),
     "random numbers in evaluation": (
         "    def score(self, q, k, context):\n        return 0.1 * torch.randn(k.shape[2])\n",
         "evaluation is deterministic", 10, "score of 'own' draws random numbers in evaluation",
-    ),
-    "another answer each time": (
-        SUPER + "        self.calls = 0\n    def score(self, q, k, context):\n        self.calls += 1\n"
-        "        return self.calls * torch.arange(k.shape[2])\n",
-        "evaluation is deterministic", 13, "score of 'own' changes",
     ),
 }  # fmt: skip
 

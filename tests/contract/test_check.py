@@ -1,6 +1,5 @@
 """Each faulty plugin breaks the law that it should, and `zoo check` reports it; correct plugins pass."""
 
-import logging
 import random
 import re
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 
 from zoo import cli
 from zoo.contract import LAWS, Subject, check
-from zoo.contract.law import Law, Outcome, beyond, captured, examine, farthest, within
+from zoo.contract.law import Law, Outcome, beyond, examine, farthest, within
 from zoo.contract.subject import subjects_of
 
 ROOT = Path(__file__).parents[2]
@@ -190,31 +189,13 @@ def test_the_rotary_plugin_of_the_readme_keeps_all_laws(here, quick, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("turned passes all ")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("wrong", "law", "message"), [
-    ((".to(x.dtype)", ""), "precision", "gave queries of float32 for bfloat16: cast them back"),
-    (("pos.float()", "pos.to(x.dtype)"), "positions are exact in bf16 at 100,000", "angles in float32"),
-    ((" if pos.dim() == 1 else angles[:, None]", ""), "shapes with padding", "positions are [B,T]"),
-    (("context.k_pos", "context.q_pos"), "shapes with padding", "k at context.k_pos"),
-    (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"),
-     "its state dict is complete", "neither parameter nor buffer"),
-])  # fmt: skip
-def test_each_line_that_the_readme_explains_is_needed_by_a_law(here, quick, capsys, wrong, law, message):
-    text = (here / "my_rotary.py").read_text()
-    assert text.count(wrong[0]) == 1
-    (here / "my_rotary.py").write_text(text.replace(*wrong))
-    assert cli.main(["check", "my_rotary.py"]) == 1
-    printed = " ".join(capsys.readouterr().out.split())
-    assert f"FAILED: {law}. " in printed and message in printed
-
-
 def test_a_fault_is_reported_with_its_hook_file_and_line(here, quick, capsys):
     assert cli.main(["check", str(FAULTY / "score_sees_later_keys.py")]) == 1
     printed = capsys.readouterr()
     assert "FAILED: causality. Changing a later token changes no output of a decoder" in printed.out
     output = " ".join(printed.out.split())
     fault = "score of 'score_sees_later_keys' depends on a later token"
-    assert f"score_sees_later_keys.py:13: {fault}" in output
+    assert f"score_sees_later_keys.py:11: {fault}" in output
     assert "(score_sees_later_keys decoder)" in output
     last = printed.err.splitlines()[-1]
     assert re.match(r"score_sees_later_keys fails \d+ of \d+ laws: .*causality", last)
@@ -241,17 +222,6 @@ def test_a_plugin_that_exits_breaks_a_law(here, quick, capsys, where):
     (here / "plugin.py").write_text(plugin.replace("score_sees_later_keys", "exits") + body[where])
     assert cli.main(["check", "plugin.py"]) == 1
     assert "SystemExit" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_every_encoding_of_a_file_is_tried(here, quick, capsys):
-    text = (here / "my_encoding.py").read_text()
-    wrong = (FAULTY / "parameter_unused.py").read_text()
-    (here / "two.py").write_text(text + wrong.replace("import zoo\n", ""))
-    assert cli.main(["check", "two.py"]) == 1
-    printed = capsys.readouterr()
-    assert printed.out.splitlines()[-1].startswith("root passes all ")
-    assert printed.err.splitlines()[-1].startswith("parameter_unused fails 1 of ")
 
 
 @pytest.mark.slow
@@ -299,17 +269,9 @@ def test_a_misspelled_hook_is_the_only_fault_reported(here, quick, capsys):
     (here / "plugin.py").write_text(wrong)
     assert cli.main(["check", "plugin.py"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "plugin.py:12: nothing reads 'biass'; did you mean the hook 'bias'?" in printed
+    assert "plugin.py:10: nothing reads 'biass'; did you mean the hook 'bias'?" in printed
     assert "relative" not in printed
     assert re.search(r"not tried: \d+ laws that need: hook names are spelled correctly", printed)
-
-
-def test_a_wrong_shape_names_hook_file_and_line(here, quick, capsys):
-    assert cli.main(["check", str(FAULTY / "head_missing.py")]) == 1
-    printed = " ".join(capsys.readouterr().out.split())
-    expected = "bias_table of 'head_missing' gave [5, 9, 9] where [6, 9, 9] is needed"
-    assert f"head_missing.py:21: {expected}" in printed
-    assert re.search(r"not tried: \d+ laws that need: shapes ", printed)
 
 
 PLUGIN = """import zoo
@@ -363,39 +325,6 @@ def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_outp
     assert cli.main(["check", "drope", "--set", "scale=0"]) == 0
 
 
-def test_each_encoding_of_a_list_must_change_the_output(here, few, forgetful_registry, capsys):
-    forgetful_registry.load_plugin(FAULTY / "constant_bias.py")
-    assert cli.main(["check", "[rope, constant_bias]"]) == 1
-    assert "FAILED: it changes the output" in capsys.readouterr().out
-
-
-def test_output_of_a_plugin_is_shown_with_verbose_only(here, few, capsys):
-    body = (
-        "    def bias(self, head, q, k):\n"
-        "        print('on stdout')\n        print('on stderr', file=sys.stderr)\n"
-        "        warnings.warn('beware')\n        return -(head + 1.0) * (q - k).abs()\n"
-    )
-    body = "    fused = False\n" + body
-    (here / "plugin.py").write_text("import sys, warnings\nprint('imported')\n" + PLUGIN + body)
-    assert cli.main(["check", "plugin.py"]) == 0
-    printed = capsys.readouterr()
-    assert "the plugin printed 4 different lines (--verbose shows them)" in printed.out
-    for text in ("on stdout", "on stderr", "beware", "imported"):
-        assert text not in printed.out + printed.err
-    assert cli.main(["check", "plugin.py", "--verbose"]) == 0
-    printed = capsys.readouterr()
-    for text in ("  on stdout", "  on stderr", "UserWarning: beware"):
-        assert printed.out.count(text) == 1
-    assert "on stderr" not in printed.err and "beware" not in printed.err
-
-
-def test_logs_of_torch_are_hidden_while_laws_are_tried():
-    logger = logging.getLogger("torch._dynamo")
-    with captured():
-        assert not logger.isEnabledFor(logging.ERROR)
-    assert logger.isEnabledFor(logging.ERROR)
-
-
 # How laws are tried.
 
 
@@ -430,7 +359,7 @@ def test_a_broken_law_stops_those_that_need_it_alone():
 def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, tmp_path):
     """Of a product with one factor at zero. With both at zero neither ever moves."""
     text = (FAULTY / "parameter_unused.py").read_text().replace("parameter_unused", "product")
-    text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self.idle[head])")
+    text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self._idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))
     forgetful_registry.load_plugin(tmp_path / "product.py")
     assert BY_NAME["every parameter has a gradient"].try_on(Subject("product")).passed

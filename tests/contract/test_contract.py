@@ -12,7 +12,7 @@ import pytest
 from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.law import examine
-from zoo.contract.subject import kinds_of, subjects_of, subjects_with, wraps
+from zoo.contract.subject import kinds_of, subjects_of, subjects_with
 from zoo.contract.training import train_in_two
 from zoo.errors import InputError
 from zoo.recipe.encoding import check_encoding
@@ -21,6 +21,9 @@ PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.p
 
 LISTS = [
     ["rope", "fox"],
+    ["path", "fox"],
+    ["path", "sinusoidal"],
+    ["pope", "alibi"],
     ["rope", "forget_gate"],
     ["alibi", "counted"],
     ["rope", "clipped_softmax"],
@@ -47,6 +50,7 @@ OPTIONS = [
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
     {"name": "repo", "start": 1},
+    {"name": "dape", "of": "hard_alibi"},
     {"name": "entmax", "alpha": 2.0},
     {"name": "entmax", "alpha": 1.25},
 ]
@@ -67,6 +71,8 @@ EXPENSIVE = {
     "memory grows with the length, not its square",
 }
 CHEAP = [law for law in LAWS if law.name not in EXPENSIVE | {TWO_PROCESSES}]
+EVERYWHERE = {"causality", "cached decoding equals the full forward", "padding changes nothing"}
+"""The laws that the default tests try with options and in lists too."""
 
 
 @contextmanager
@@ -119,6 +125,11 @@ def test_all_cheap_laws_hold(subject):
     assert_holds([subject], CHEAP)
 
 
+@pytest.mark.parametrize("law", [law for law in CHEAP if law.name in EVERYWHERE], ids=lambda law: law.name)
+def test_causality_padding_and_decoding_hold_with_options_and_in_lists(law):
+    assert_holds(OTHERS, [law])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", OTHERS, ids=str)
 def test_all_cheap_laws_hold_with_options_and_in_lists(subject):
@@ -145,7 +156,7 @@ def test_every_encoding_is_tried_in_each_of_its_kinds_of_model():
     for name in registry.encodings.names():
         description = registry.encodings.describe(name)
         kinds = {one.kind for one in DEFAULTS if one.descriptions == [description]}
-        assert kinds and (kinds == set(kinds_of(name)) or any(map(wraps, description.options)))
+        assert kinds and (kinds == set(kinds_of(name)) or description.wrapping)
 
 
 def test_every_law_applies_to_some_encodings():

@@ -50,15 +50,15 @@ def tried(mapping, forgetful_registry):
 
 
 @pytest.mark.parametrize(("name", "line", "expected"), [
-    ("misspelled_hook", 13, "nothing reads 'biass'; did you mean the hook 'bias'?"),
-    ("head_missing", 21, "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is needed"),
-    ("embed_too_wide", 14, "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
-    ("queries_too_narrow", 13, "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4 wide"),
-    ("score_sees_later_keys", 13, "score of 'score_sees_later_keys' depends on a later token"),
-    ("read_sees_later_tokens", 19, "read of 'read_sees_later_tokens' depends on a later token"),
-    ("embed_sees_later_tokens", 13, "embed of 'embed_sees_later_tokens' depends on a later token"),
-    ("parameter_unused", 10, "idle has no gradient"),
-    ("constant_bias", 7, "bias changes nothing"),
+    ("misspelled_hook", 11, "nothing reads 'biass'; did you mean the hook 'bias'?"),
+    ("head_missing", 19, "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is needed"),
+    ("embed_too_wide", 12, "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
+    ("queries_too_narrow", 11, "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4 wide"),
+    ("score_sees_later_keys", 11, "score of 'score_sees_later_keys' depends on a later token"),
+    ("read_sees_later_tokens", 17, "read of 'read_sees_later_tokens' depends on a later token"),
+    ("embed_sees_later_tokens", 11, "embed of 'embed_sees_later_tokens' depends on a later token"),
+    ("parameter_unused", 8, "idle has no gradient"),
+    ("constant_bias", 5, "bias changes nothing"),
 ])  # fmt: skip
 def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, expected):
     with pytest.raises(InputError) as caught:
@@ -76,7 +76,7 @@ def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):
     with pytest.raises(InputError) as caught:
         tried(tmp_path / "raises.py", "score_sees_later_keys")
     (problem,) = caught.value.problems
-    assert problem.where == f"{tmp_path / 'raises.py'}:14"
+    assert problem.where == f"{tmp_path / 'raises.py'}:12"
     assert "score of 'score_sees_later_keys' raised ZeroDivisionError: division by zero" in problem.message
 
 
@@ -89,7 +89,7 @@ def test_a_table_that_ends_below_an_evaluated_length_is_refused(tried, tmp_path,
         return
     with pytest.raises(InputError, match="override `max_length`") as caught:
         tried(tmp_path / "ends.py", "ends", evaluate={"lengths": lengths})
-    assert caught.value.problems[0].where == f"{tmp_path / 'ends.py'}:20"
+    assert caught.value.problems[0].where == f"{tmp_path / 'ends.py'}:18"
 
 
 def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_registry, capsys):
@@ -99,7 +99,7 @@ def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_regist
     assert cli.main(["fit", "--recipe", "own.yaml"]) == 2
     printed = capsys.readouterr()
     assert len(printed.err.splitlines()) == 1 and printed.out == ""
-    assert printed.err.startswith(f"{FAULTY / 'score_sees_later_keys.py'}:13: model.encoding: ")
+    assert printed.err.startswith(f"{FAULTY / 'score_sees_later_keys.py'}:11: model.encoding: ")
     assert not (here / "runs").exists()
 
 

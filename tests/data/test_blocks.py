@@ -42,14 +42,6 @@ def test_blocks_tile_the_stream_and_targets_are_one_on(stream):
         assert targets.tolist() == stream[1 : used + 1].tolist()
 
 
-def test_shapes_and_types(stream):
-    for data, extra in ((Blocks(stream, 100), 0), (masked(stream), 0)):
-        for name in ("tokens", "targets"):
-            assert data[0][name].shape == (100 + extra,) and data[0][name].dtype == torch.int64
-            assert data.batch([3, 1])[name].shape == (2, 100)
-            assert torch.equal(data.batch([3, 1])[name][1], data[1][name])
-
-
 def test_a_stream_shorter_than_a_block_has_none(stream):
     assert len(Blocks(stream[:100], 100)) == 0
     assert len(Blocks(stream[:101], 100)) == 1

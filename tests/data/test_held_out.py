@@ -10,7 +10,6 @@ import pytest
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.draws import is_held_out
-from zoo.data.max_index import MaxIndex
 from zoo.data.questions.answers import Answers
 from zoo.evaluation.measure import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve
@@ -100,41 +99,12 @@ def test_sizes_with_too_few_prompts_are_trained_on_in_full_and_count_as_seen():
     assert source.examples("test", 20, 100).seen_in_training(20) == 0
 
 
-def test_validation_has_the_sizes_with_held_out_prompts():
-    source = open_data(recipe("parity", 16))
-    first = source.dataset("train").questions.held_out_from
-    sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("valid"), range(500))}
-    assert first > 1 and sizes == set(range(first, 15))
-    sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("train"), range(500))}
-    assert sizes == set(range(1, 15))
-
-
-def test_the_sizes_depend_on_the_options_and_not_on_a_length():
-    starts = {
-        open_data(recipe("copy", length)).dataset("train").questions.held_out_from for length in (3, 24, 400)
-    }
-    assert len(starts) == 1 and starts < {1, 2, 3, 4, 5}
-    more = open_data(recipe("copy", 24, "data.num_symbols=2")).dataset("train").questions.held_out_from
-    assert more > min(starts)
-
-
 def test_a_task_of_one_prompt_a_size_holds_none_out():
     sets = ("data.num_kinds=1", "data.max_depth=1")
     source = open_data(recipe("dyck", 20, *sets))
     assert source.dataset("train").questions.held_out_from == sys.maxsize
     assert source.examples("test", 20, 9).seen_in_training(20) == 1
     assert source.examples("test", 40, 9).seen_in_training(20) == 0
-
-
-def test_sequences_of_which_there_are_too_few_are_not_held_out():
-    def valid(length, num_values):
-        return MaxIndex(length, num_values, 0, "valid", 300)
-
-    for length, num_values in ((2, 19), (1, 19), (500, 1), (10, 2)):
-        assert valid(length, num_values).seen_in_training(length) == 1
-        assert valid(length, num_values).seen_in_training(length + 1) == 0
-    pairs = set(prompts(MaxIndex(2, 4, 0, "train", 400), range(400)))
-    assert len(pairs) == 16
 
 
 def test_a_validation_that_holds_nothing_out_is_reported_before_training():

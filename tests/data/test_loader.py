@@ -8,7 +8,6 @@ import torch
 from torch.utils.data import Dataset
 
 from zoo.data.loader import EpochSampler, Loader, ResumableLoader, strided_batches
-from zoo.data.max_index import MaxIndex
 from zoo.errors import InputError
 
 
@@ -83,15 +82,6 @@ def test_the_place_in_the_epoch_is_kept_when_devices_and_accumulation_change():
     assert [index for share in together for index in share] == whole[2]
 
 
-def test_state_is_the_same_on_every_rank():
-    ranks = [loader(rank=rank, world_size=2) for rank in range(2)]
-    for one in ranks:
-        batches = iter(one)
-        for _ in range(3):
-            next(batches)
-    assert ranks[0].state_dict() == ranks[1].state_dict()
-
-
 def test_every_world_takes_the_same_steps():
     for world, accumulate in ((1, 1), (2, 1), (1, 2), (2, 2), (4, 2)):
         alone = list(EpochSampler(50, 8, seed=3).batches(epoch=1))
@@ -153,68 +143,3 @@ def test_validation_sees_everything_once():
             for index in batch.tolist()
         ]
         assert sorted(seen) == list(range(size))
-
-
-def test_validation_can_be_repeated():
-    one = Loader(Numbers(7), strided_batches(7, 2))
-    assert epochs(one, 1) == epochs(one, 1) and len(one) == 4
-
-
-def test_a_dataset_that_reads_whole_batches_gives_the_same_as_one_by_one():
-    data = MaxIndex(10, 5, seed=0, split="train", size=40)
-    sampler = EpochSampler(40, 8, seed=0)
-    batch = next(iter(ResumableLoader(data, sampler)))
-    for row, index in enumerate(next(sampler.batches(0))):
-        assert torch.equal(batch["tokens"][row], data[index]["tokens"])
-        assert torch.equal(batch["answer"][row], data[index]["answer"])
-
-
-class TestUnderLightning:
-    """The trainer stores the loader's place in its checkpoint and gives it back."""
-
-    @pytest.fixture(scope="class")
-    def run(self, tmp_path_factory):
-        pl = pytest.importorskip("lightning.pytorch")
-
-        class Recorder(pl.LightningModule):
-            def __init__(self):
-                super().__init__()
-                self.weight = torch.nn.Parameter(torch.zeros(()))
-                self.seen = []
-
-            def training_step(self, batch, index):
-                self.seen.append(batch.tolist())
-                return self.weight * batch.float().mean()
-
-            def configure_optimizers(self):
-                return torch.optim.SGD(self.parameters(), lr=0.1)
-
-        def train(steps, every=None, start=None, accumulate=1):
-            folder = tmp_path_factory.mktemp("run")
-            saver = pl.callbacks.ModelCheckpoint(
-                folder, filename="{step}", every_n_train_steps=every or 1000, save_top_k=-1
-            )
-            trainer = pl.Trainer(
-                max_steps=steps,
-                accelerator="cpu",
-                callbacks=[saver],
-                logger=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                use_distributed_sampler=False,
-                accumulate_grad_batches=accumulate,
-            )
-            module = Recorder()
-            trainer.fit(module, loader(accumulate=accumulate), ckpt_path=start)
-            return module, folder
-
-        return train
-
-    @pytest.mark.filterwarnings("ignore")
-    @pytest.mark.parametrize(("stop", "accumulate"), [(4, 1), (6, 1), (6, 2), (7, 2)])
-    def test_a_resumed_run_sees_the_batches_that_are_left(self, run, stop, accumulate):
-        whole, _ = run(15, accumulate=accumulate)
-        _, folder = run(stop + 1, every=stop, accumulate=accumulate)
-        second, _ = run(15, start=folder / f"step={stop}.ckpt", accumulate=accumulate)
-        assert second.seen == whole.seen[stop * accumulate :]
-        assert torch.equal(second.weight, whole.weight)

@@ -24,16 +24,6 @@ def test_values_are_uniform_and_zero_is_never_used():
     assert counts[1:] / tokens.numel() == pytest.approx(np.full(19, 1 / 19), rel=0.05)
 
 
-def test_a_sequence_is_a_function_of_seed_split_and_index():
-    def tokens(seed=0, split="train", index=3, length=64, size=10):
-        return MaxIndex(length, 19, seed, split, size)[index]["tokens"]
-
-    assert torch.equal(tokens(), tokens(size=1000))
-    assert torch.equal(tokens(), tokens(length=256)[:64])
-    for other in ({"seed": 1}, {"split": "valid"}, {"index": 4}):
-        assert not torch.equal(tokens(), tokens(**other))
-
-
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_order_uniform_puts_the_answer_anywhere(split):
     length, size = 96, 6000
@@ -59,9 +49,3 @@ def test_training_draws_no_uniform_sequence_of_the_evaluation():
     train, valid = (MaxIndex(8, 3, 0, split, 2000, uniform=True) for split in ("train", "valid"))
     drawn = ({tuple(row) for row in data.batch(range(2000))["tokens"].tolist()} for data in (train, valid))
     assert not set.intersection(*drawn)
-
-
-def test_an_index_beyond_the_end_is_refused():
-    with pytest.raises(IndexError):
-        MaxIndex(8, 19, 0, "train", 10)[10]
-    assert len(list(MaxIndex(8, 19, 0, "train", 10))) == 10

@@ -11,7 +11,6 @@ from zoo.encodings.bias.alibi import geometric_slopes
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import Attention
-from zoo.models.cache import Cache
 from zoo.recipe.schema import ModelConfig
 
 B, T, H, D = 2, 9, 4, 8
@@ -138,20 +137,6 @@ def test_token_vectors_with_sinusoids_and_a_bias(model_of, tokens, agree):
     agree(both(row), alone(row), encoding="sinusoidal+alibi", against="ALiBi over vectors with sinusoids")
 
 
-def test_a_list_decodes_with_a_cache(model_of, tokens):
-    for names in (
-        ["rope", "fox"],
-        ["alibi", "cope"],
-        ["rope", "alibi"],
-        ["sinusoidal", "alibi"],
-        ["path", "alibi"],
-    ):
-        model, row = model_of(names), tokens(2, 12)
-        cache = Cache(model.num_layers)
-        steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
-        torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
-
-
 def test_each_encoding_of_a_list_has_its_own_positions(model_of, tokens, agree):
     """Positions drawn for one are not those of the other."""
     moved = {"name": "shape", "of": "sinusoidal", "evaluation_offset": 50}
@@ -170,6 +155,8 @@ def test_two_rotations_are_refused(model_of):
         ["rope", "xpos"],
         ["rope", "path"],
         ["pope", "path"],
+        ["rope", "deberta"],
+        ["rope", "cable"],
         ["rope", {"name": "randomized", "of": "xpos"}],
         [{"name": "cape", "of": "rope"}, {"name": "interleave", "pattern": ["none", "rope"]}],
     ):
@@ -179,6 +166,7 @@ def test_two_rotations_are_refused(model_of):
                 InputError, match=f"encodings '{names[0]}' and '{names[1]}' cannot be combined"
             ):
                 model_of(specs)
+    assert model_of(["rope", {"name": "cable", "scale": "head"}])
 
 
 def test_two_replacements_of_the_softmax_are_refused(plugins, model_of):
@@ -193,8 +181,3 @@ def test_a_bias_without_its_offset_needs_weights_that_ignore_one(plugins, model_
     for spec in ("fire", "dpb", "sandwich", {"name": "interleave", "pattern": ["none", "fire"]}):
         with pytest.raises(InputError, match="leave out a number that a softmax ignores"):
             model_of([spec, "clipped_softmax"])
-
-
-def test_a_rotation_combines_with_biases(model_of, tokens):
-    for specs in (["xpos", "alibi"], ["path", "alibi"], ["path", "sinusoidal"], ["pope", "fox"]):
-        assert model_of(specs)(tokens(1, 8)).isfinite().all()

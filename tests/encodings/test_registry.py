@@ -3,6 +3,7 @@
 import sys
 import typing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -156,14 +157,6 @@ def test_a_class_from_no_file_is_known_too():
     assert encodings.describe("cell").where == "<__notebook__>:1"
 
 
-def test_a_class_that_is_not_an_encoding_is_refused():
-    with pytest.raises(InputError, match=r"does not derive from Encoding"):
-
-        @encodings.register("no_encoding")
-        class Other:
-            pass
-
-
 # Plugin files.
 
 COUNTED = "zoo.runs_of_this_file = getattr(zoo, 'runs_of_this_file', 0) + 1\n"
@@ -260,40 +253,56 @@ def test_an_unknown_name_is_reported_with_the_nearest():
 # Installed packages.
 
 
-class Point:
+class Point(NamedTuple):
     """An entry point, as `importlib.metadata` gives it."""
 
-    dist = None
+    name: str
+    module: str
+    dist: None = None
 
-    def __init__(self, module):
-        self.name = self.value = self.module = module
+    @property
+    def value(self):
+        return self.module
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Install a package with these files, which advertises its module `encodings`."""
+    """installed(package, name, **files): install a package whose module `encodings` advertises a name."""
+    points = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(encodings, "broken", {})
 
-    def installed(**files):
-        folder = tmp_path / "their_package"
-        folder.mkdir()
-        for name, source in {"__init__": "", **files}.items():
-            (folder / f"{name}.py").write_text(source)
-        encodings.names()
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "entry_points", lambda group: [Point("their_package.encodings")])
+    def installed(package, name, **files):
+        (tmp_path / package).mkdir()
+        for module, source in {"__init__": "", **files}.items():
+            (tmp_path / package / f"{module}.py").write_text(source)
+        points.append(Point(name, f"{package}.encodings"))
         monkeypatch.setattr(encodings, "_installed_imported", False)
-        monkeypatch.setattr(encodings, "broken", {})
 
+    encodings.names()
     yield installed
-    for name in [name for name in sys.modules if name.startswith("their_package")]:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("their_package", "another_package")]:
         del sys.modules[name]
 
 
+THEIRS = "import zoo\n@zoo.register('theirs')\nclass Theirs(zoo.Encoding):\n    step = 3\n"
+
+
 def test_an_installed_package_is_found_and_imported_by_its_name(installed):
-    theirs = "import zoo\nfrom .size import STEP\n@zoo.register('theirs')\n"
-    installed(encodings=theirs + "class Theirs(zoo.Encoding):\n    step = STEP\n", size="STEP = 3\n")
+    imports = THEIRS.replace("\n", "\nfrom .size import STEP\n", 1).replace("3", "STEP")
+    installed("their_package", "theirs", encodings=imports, size="STEP = 3\n")
     about = encodings.describe("theirs")
-    assert about.step == 3 and about.package == "their_package.encodings" and not about.builtin
+    assert about.cls.step == 3 and about.package == "their_package.encodings" and not about.builtin
+
+
+def test_two_packages_with_one_name_are_both_reported_and_neither_is_used(installed):
+    for package in ("their_package", "another_package"):
+        installed(package, "theirs", encodings=THEIRS)
+    with pytest.raises(InputError) as caught:
+        encodings.describe("theirs")
+    for part in ("their_package.encodings", "another_package.encodings", "two encodings are called 'theirs'"):
+        assert part in str(caught.value)
 
 
 BROKEN = (
@@ -306,10 +315,10 @@ BROKEN = (
 
 @pytest.mark.parametrize(("source", "message"), BROKEN)
 def test_a_broken_package_breaks_only_itself(source, message, installed, capsys):
-    installed(encodings=source)
+    installed("their_package", "theirs", encodings=source)
     assert encodings.describe("rope").cls.__name__ == "RoPE"
-    assert list(encodings.broken) == ["their_package.encodings"]
-    with pytest.raises(InputError, match=rf"cannot be used: package their_package\.encodings: .*{message}"):
-        encodings.describe("their_package.encodings")
+    for name, cause in (("theirs", message), ("unknown", "package")):
+        with pytest.raises(InputError, match=rf"used: package their_package\.encodings: .*{cause}"):
+            encodings.describe(name)
     assert zoo.cli.main(["list"]) == 0
-    assert "cannot be used: their_package.encodings: " in capsys.readouterr().out
+    assert "cannot be used: theirs: " in capsys.readouterr().out

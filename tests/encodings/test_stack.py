@@ -1,7 +1,6 @@
 """Encodings built from their specs: alone, wrapped, together, one for each layer."""
 
 import pytest
-import torch
 from torch import nn
 
 import zoo
@@ -63,23 +62,6 @@ def test_an_impossible_spec_is_an_input_error(size_of):
     ):
         with pytest.raises(InputError, match=message):
             build_encoding(spec, size_of())
-
-
-def test_a_list_applies_all_of_them(model_of, tokens):
-    row = tokens(2, 12)
-    together = model_of(["rope", "alibi"])
-    alone = [model_of(name)(row) for name in ("rope", "alibi")]
-    assert all((together(row) - other).abs().max() > 1e-2 for other in alone)
-    # Together with one that does nothing it is itself.
-    for pair in (["none", "alibi"], ["alibi", "none"]):
-        torch.testing.assert_close(model_of(pair)(row), alone[1], rtol=0, atol=1e-6)
-
-
-def test_two_biases_add_up(model_of, tokens):
-    """Two ALiBis are one with slopes twice as steep."""
-    twice, once = model_of(["alibi", "alibi"]), model_of("alibi")
-    once.encoding.layer(0).encodings[0].slope *= 2
-    torch.testing.assert_close(twice(tokens(2, 12)), once(tokens(2, 12)), rtol=0, atol=1e-6)
 
 
 def test_the_shortest_limit_counts(model_of):

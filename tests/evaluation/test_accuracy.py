@@ -1,6 +1,5 @@
 """Accuracy by length: models whose answers are known, counted by hand."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,11 +127,6 @@ def test_answers_against_brute_force(reciting, measure):
     assert not [name for name in row if name.startswith("examples_")]
 
 
-def test_every_answer_is_right_once_nothing_is_mistaken(reciting, measure):
-    (row,) = measure("accuracy", *reciting(Reciter()), [24])
-    assert row["accuracy"] == row["token_accuracy"] == 1.0
-
-
 def test_batches_hold_no_more_tokens_than_asked_and_logits_only_answers(reciting, measure):
     task, source = reciting(Reciter())
     measure("accuracy", task, source, [33])
@@ -215,15 +209,6 @@ def test_two_processes_give_the_rows_of_one(pointing, measure):
     about = {"length": 31, "parameters": {}, "targets": plan.targets.digest}
     assert shared | about | {"units": shared["units"].columns()} == alone
     assert sum(read) == 2 * SAMPLES * 31  # each one's bar shows the work of both
-
-
-def test_rates_over_nothing_and_rates_that_failed(measure, pointing):
-    class Broken(Pointer):
-        def forward(self, tokens):
-            return torch.full(tokens.shape, math.nan)
-
-    (row,) = measure("accuracy", *pointing(Broken()), [8])
-    assert row["accuracy"] == 0.0 and row["accuracy_beyond"] is None and row["examples_beyond"] == 0
 
 
 def test_passkeys_are_told_apart_by_whether_the_key_is_within_the_trained_length(tmp_path, measure):

@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ import torch
 from zoo import registry
 from zoo.errors import InputError, RunError
 from zoo.evaluation import evaluate as evaluation
-from zoo.evaluation import measure
 from zoo.evaluation import store as storage
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
@@ -81,18 +79,6 @@ def forget(folder):
     shutil.rmtree(folder / "evaluation")
 
 
-def test_rows_are_merged_with_those_before(run):
-    folder = run()
-    assert [row["length"] for row in stored(folder)] == [16, 32, 64]
-    before = {row["length"]: row for row in stored(folder)}
-    evaluate([folder], lengths=[24, 32])
-    rows = stored(folder)
-    assert [row["length"] for row in rows] == [16, 24, 32, 64]
-    after = {row["length"]: row for row in rows}
-    assert after[16] == before[16] and after[64] == before[64]
-    assert after[32]["loss_nats"] == before[32]["loss_nats"]  # measured again, and the same
-
-
 def test_each_checkpoint_has_rows_of_its_own(run, tmp_path):
     folder = run("checkpoint.every_n_steps=1", "trainer.max_steps=2")
     evaluate([folder / "checkpoints" / "best.ckpt"], lengths=[16])
@@ -106,9 +92,12 @@ def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, 
     assert [("note" in row) for row in rows] == [False, False, True]
     assert rows[2]["note"] == "the encoding ends at 16 tokens"
     assert "the encoding ends at 16 tokens" in capsys.readouterr().out
-    beyond = evaluate([run(name="other")], lengths=[16, 129, 10**6])
+    other = run(name="other")
+    beyond = evaluate([other], lengths=[16, 129, 10**6])
     assert "loss_nats" in beyond[0] and "evaluate.max_tokens=128" in beyond[1]["note"]
     assert "the validation text has only" in beyond[2]["note"]
+    with pytest.raises(RunError, match="nothing could be measured: the validation text has only"):
+        evaluate([other], lengths=[100_000], sets=["evaluate.max_tokens=100000"])
 
 
 @pytest.fixture
@@ -218,34 +207,6 @@ def test_results_are_stored_as_they_come(run, spoilt):
     assert seen == [[], [16], [16, 32]]
 
 
-def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, monkeypatch):
-    bars = []
-
-    class Bar:
-        def __init__(self, total, *given, **more):
-            self.total, self.done = total, 0
-            bars.append((self, total))
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *given):
-            pass
-
-        def update(self, tokens):
-            self.done += tokens
-
-        def set_description(self, text, refresh):
-            pass
-
-    folder = run("model.encoding=learned")
-    monkeypatch.setattr(measure, "progress_bar", Bar)
-    everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
-    evaluate([folder], lengths=[8, 16, 32], protocols=everything)
-    ((bar, before),) = bars
-    assert bar.done == bar.total == before > 0
-
-
 def test_what_is_not_finite_is_null_in_the_file(run, spoilt):
     folder = run()
     given = {"tokens": 1, "loss_nats": 1000.0, "perplexity": math.inf, "bits_per_byte": math.nan}
@@ -348,14 +309,6 @@ def test_wrong_protocols_are_reported_for_every_run_at_once(run):
     ]
 
 
-def test_a_stride_that_leaves_gaps_is_reported_before_anything_is_measured(run, monkeypatch):
-    folders = [run(name="first"), run(name="second")]
-    monkeypatch.setattr(evaluation, "measure", lambda *given, **more: pytest.fail("measured"))
-    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 32 tokens") as error:
-        evaluate(folders, lengths=[16, 64], protocols=["sliding"], sets=["evaluate.stride=32"])
-    assert len(error.value.problems) == 1
-
-
 def test_damaged_results_are_wrong_input(run, monkeypatch):
     folder = run()
     (file,) = (folder / "evaluation" / "measurements").iterdir()
@@ -426,51 +379,10 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
     assert len(stored(folder)) == len(rows)
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    folders = [run(name="lr0.02"), run("optimizer.lr=2e-3", name="lr0.01")]
-    capsys.readouterr()
-    rows = evaluate([Path("lr0.02"), folders[1] / "checkpoints" / "last.ckpt"], lengths=[16])
-    titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" by length")]
-    assert titles == ["lr0.02 by length", "lr0.01/checkpoints/last.ckpt by length"]
-    assert [row["run"] for row in [*rows, *stored(folders[0])]] == ["tiny"] * 5
-
-
 def test_a_checkpoint_given_twice_is_measured_once(run):
     folder = run()
     last = folder / "checkpoints" / "last.ckpt"
     assert len(evaluate([last, folder, folder / "checkpoints"], lengths=[16])) == 1
-
-
-def test_a_length_beyond_the_data_is_a_note_and_changes_nothing_else(run, capsys):
-    folder, sets = run("data.documents=60"), ["evaluate.max_tokens=100000"]
-    forget(folder)
-    evaluate([folder], sets=sets)
-    before = stored(folder)
-    evaluate([folder], lengths=[16, 100_000], protocols=["nonoverlapping", "per_position"], sets=sets)
-    shown = capsys.readouterr().out
-    assert "the validation text has only" in shown and "100000" in shown
-    after = [row for row in stored(folder) if row["protocol"] == "nonoverlapping"]
-    assert [("note" in row, row["length"]) for row in after] == [
-        (False, 16), (False, 32), (False, 64), (True, 100_000),
-    ]  # fmt: skip
-    assert [row["loss_nats"] for row in after[:3]] == [row["loss_nats"] for row in before]
-    assert len({row["targets"] for row in after}) == 1
-    with pytest.raises(RunError, match="nothing could be measured: the validation text has only"):
-        evaluate([folder], lengths=[100_000], sets=sets)
-
-
-def test_other_targets_are_another_measurement(run):
-    folder = run()
-    evaluate([folder], lengths=[16, 32], sets=["evaluate.max_tokens=64"])
-    small, full = sorted(read_measurements(folder), key=lambda one: one.targets.count)
-    assert (small.targets.count, full.targets.count) == (64, 128)
-    assert [row.length for row in small.rows] == [16, 32] and [row.length for row in full.rows] == [
-        16,
-        32,
-        64,
-    ]
-    assert {row["tokens"] for row in stored(folder)} == {64, 128}
 
 
 def test_fit_scores_a_quarter_of_the_trained_tokens_unless_the_recipe_says_more(
@@ -491,15 +403,6 @@ def test_fit_scores_a_quarter_of_the_trained_tokens_unless_the_recipe_says_more(
             f"scored {tokens} tokens at each length; for up to 262,144: python -m zoo evaluate {folder}\n"
         )
         assert (command in capsys.readouterr().out) == (tokens != 110)
-
-
-def test_fit_prints_that_a_text_of_hidden_tokens_was_cut(tmp_path, cache, monkeypatch, capsys):
-    monkeypatch.setattr(finish, "LEAST_TOKENS", 70)
-    model = {**BASE["model"], "kind": "encoder"}
-    base = {**BASE, "model": model, "task": "masked_language_modelling", "evaluate": {"lengths": [16]}}
-    fit(resolve(base, [f"data.cache={cache}"]), out=tmp_path / "run")
-    assert 0 < stored(tmp_path / "run")[0]["tokens"] < 70
-    assert "scored 70 tokens at each length" in capsys.readouterr().out
 
 
 def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):

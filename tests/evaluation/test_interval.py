@@ -47,14 +47,6 @@ def test_scores_that_are_nan_are_left_out():
     assert interval_of_rate(with_gaps) == interval_of_rate(with_gaps[~np.isnan(with_gaps)])
 
 
-def test_all_right_has_a_width():
-    """The rule of three: of 1,024 right answers out of as many, about 3 in 1,024 may be wrong."""
-    low, high = interval_of_rate(np.ones(1024))
-    assert high == 1 and 1 - 4 / 1024 < low < 1 - 3 / 1024
-    low, high = interval_of_rate_difference(np.zeros(1024))
-    assert low == -high and 3 / 1024 < high < 4 / 1024
-
-
 def test_a_difference_of_rates_against_newcombes_square_and_add():
     """Table of two raters' answers to the same 1,000 examples: both right, one, the other, none."""
     better, worse, count = 60, 25, 1000

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-import zoo
 from zoo.cli import main
 from zoo.data import open_data
 from zoo.evaluation.load import load_runs
@@ -42,25 +41,6 @@ def test_another_corpus_has_measurements_of_its_own(run, here, capsys):
     found = {json.dumps(row["parameters"]): row for row in rows_of(run)}
     assert found['{"data": "other.yaml"}']["loss_nats"] == other["loss_nats"]
     assert found['{"split": "test", "data": "sample"}']["targets"] != own["targets"]
-
-
-def test_python_takes_another_corpus_and_the_devices(run, here):
-    (here / "other.txt").write_text("the dog sat on the log, and the cat on the mat. " * 40)
-    (row,) = zoo.evaluate(run, data=here / "other.txt").to_dict("records")
-    assert row["parameters"] == {"data": str(here / "other.txt")} and row["bits_per_byte"] > 0
-    with pytest.raises(zoo.InputError, match="--devices 2: processes on this machine: there is one"):
-        zoo.evaluate(run, devices=2)
-
-
-def test_the_run_s_own_corpus_is_not_another(run):
-    before = rows_of(run)
-    assert (
-        main(
-            ["evaluate", str(run), "--data", "sample", "--set", "data.documents=12", "--set", "data.words=60"]
-        )
-        == 0
-    )
-    assert [row["parameters"] for row in rows_of(run)] == [row["parameters"] for row in before]
 
 
 def test_rare_bigrams_are_rare_in_the_text_of_the_run(here, recipe, capsys):

@@ -15,7 +15,6 @@ from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
 from zoo.recipe import resolve
-from zoo.recipe.sections import questions_section
 from zoo.tasks import build_task
 
 SAMPLES = 20
@@ -126,8 +125,3 @@ def test_what_cannot_be_asked(tmp_path):
         with pytest.raises(InputError, match=r"evaluate\.questions") as raised:
             recipe(tmp_path, f"evaluate.questions={questions}")
         assert message in str(raised.value)
-
-
-def test_the_options_of_questions_have_their_defaults():
-    section = questions_section({"name": "needle", "kind": "multi_value"})
-    assert (section.kind, section.needles, section.digits) == ("multi_value", 4, 5)

@@ -222,16 +222,6 @@ def test_processes_stop_together_when_one_is_out_of_time(text_recipe, bigram, sl
 # Windows side by side
 
 
-@pytest.mark.parametrize("length", [1, 7, 64, 199])
-def test_windows_side_by_side_are_exact_at_every_length(text_recipe, bigram, measure, length):
-    task, source = bigram(text_recipe())
-    stream = whole_stream(source)[:201]
-    losses = -task.model.table[stream[:-1], stream[1:]]
-    row = measure("nonoverlapping", task, source, [length, 200])[0]
-    assert row["tokens"] == 200
-    assert row["loss_nats"] == pytest.approx(losses.mean().item(), rel=1e-6)
-
-
 def test_bytes_and_words_are_those_of_the_text(text_recipe, bigram, measure):
     task, source = bigram(text_recipe())
     stream = source.stream("valid")
@@ -255,15 +245,6 @@ def test_bytes_are_those_of_the_targets_wherever_they_lie(text_recipe, bigram, m
         if first < 200 and last - first >= 8:
             num_bytes += len(source.tokenizer.decode(source.stream("valid")[last - 4 : last]).encode())
     assert row["bits_per_byte"] * num_bytes * math.log(2) == pytest.approx(row["loss_nats"] * row["tokens"])
-
-
-def test_windows_cross_documents_as_in_training(text_recipe, bigram, measure):
-    task, source = bigram(text_recipe("decoder", "many"))
-    seen = recorded(task, source)
-    measure("nonoverlapping", task, source, [50])
-    end = source.tokenizer.end_token
-    assert any(end in window[1:-1] for window in seen)
-    assert torch.equal(torch.cat(seen), whole_stream(source)[:200])
 
 
 def test_hidden_tokens_are_the_same_at_every_length(text_recipe, bigram, measure):
@@ -318,26 +299,6 @@ def test_stride_1_is_evaluation_token_by_token(text_recipe, bigram, measure, enc
             losses.append(-logits.log_softmax(-1)[stream[target]].item())
     assert row["tokens"] == 200 and row["parameters"] == {"stride": 1}
     assert row["loss_nats"] == pytest.approx(np.mean(losses), rel=1e-5)
-
-
-def test_every_token_weighs_the_same(text_recipe, bigram, measure):
-    class Late(type(bigram(text_recipe())[0].model)):
-        """Fails at a window's first places, which only the first window scores."""
-
-        def hidden(self, tokens):
-            return torch.arange(tokens.shape[1]).expand(tokens.shape)[..., None]
-
-        def unembed(self, hidden):
-            return torch.zeros(len(hidden), 270) + 1e4 * (hidden < 8) * torch.arange(270)
-
-    task, source = bigram(text_recipe())
-    task.model = Late(270)
-    row = measure("sliding", task, source, [16])[0]
-    stream = whole_stream(source)
-    early = 1e4 * (269 - stream[1:9]).double()
-    assert row["loss_nats"] == pytest.approx((early.sum().item() + 192 * math.log(270)) / 200, rel=1e-6)
-    # A mean over the windows' means would make the first window's eight bad tokens count for 1 window in 24.
-    assert row["loss_nats"] != pytest.approx((early.sum().item() / 16) / 24, rel=0.1)
 
 
 def test_sliding_windows_are_of_one_length_and_score_each_token_once():
@@ -432,26 +393,12 @@ def test_bins_cover_the_window():
         assert len(ends) <= bins * octaves + 2
 
 
-def test_a_bin_has_no_loss_per_word(text_recipe, counting, measure):
-    rows = measure("per_position", *counting(text_recipe("decoder", "many")), [50])
-    assert all("bits_per_byte" in row and not any("word" in key for key in row) for row in rows)
-
-
 def test_bins_of_an_encoding_that_depends_on_the_length_have_a_remark(text_recipe, counting, measure):
     task, source = counting(text_recipe("decoder", "many"))
     task.model.encoding.max_cached_length = 16
     long, short = (measure("per_position", task, source, [window]) for window in (50, 16))
     assert ["remark" in row for row in long] == [True, False, False, False, False]
     assert "sequences of up to 50" in long[0]["remark"] and "remark" not in short[0]
-
-
-def test_the_bins_together_are_windows_side_by_side(text_recipe, counting, measure):
-    task, source = counting(text_recipe("decoder", "many"))
-    rows = measure("per_position", task, source, [8, 50])
-    whole = measure("nonoverlapping", task, source, [50])[0]
-    total = sum(row["tokens"] * row["loss_nats"] for row in rows)
-    assert total / whole["tokens"] == pytest.approx(whole["loss_nats"], rel=1e-12)
-    assert {tuple(row["parameters"].items()) for row in rows} == {(("window", 50), ("bins_per_octave", 2))}
 
 
 def test_the_longest_window_that_can_be_read_is(text_recipe, counting, measure):

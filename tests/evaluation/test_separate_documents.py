@@ -65,16 +65,6 @@ def test_the_context_of_a_target_is_within_its_document(text_recipe, measure):
 
 
 @torch.no_grad()
-def test_a_bin_is_computed_in_sequences_as_long_as_the_documents(text_recipe, measure):
-    task, source = opened(
-        text_recipe("decoder", "many", *SEPARATE, "model.encoding={name: randomized, of: rope}")
-    )
-    rows = measure("per_position", task, source, [SIZE])
-    longest = max(last - max(0, first - 1) for first, last in documents_of(source) if first <= SIZE)
-    assert rows[0]["remark"].endswith(f" {longest}") and longest < SIZE
-
-
-@torch.no_grad()
 def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(text_recipe, measure):
     _, source = opened(text_recipe("decoder", "many", *SEPARATE))
     # The end token of a document opens the next one.
@@ -88,19 +78,6 @@ def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(text_rec
     assert row_of(longest)["tokens"] == SIZE
     assert row_of(longest - 1)["note"] == f"the encoding ends at {longest - 1} tokens"
     assert row_of(longest, "data.packing=packed")["note"] == f"the encoding ends at {longest} tokens"
-
-
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_the_first_document_has_no_effect_on_the_loss_of_the_second(kind, text_recipe):
-    task, source = opened(
-        text_recipe(kind, "many", *SEPARATE, "data.sequence_length=64", "model.num_layers=2")
-    )
-    batch = source.dataset("train").batch([0])
-    begin = int(batch["documents"].unique()[1])
-    changed = {**batch, "tokens": batch["tokens"].clone()}
-    changed["tokens"][:, :begin] = 5
-    before, after = (task.losses(one, "none")[:, begin:] for one in (batch, changed))
-    torch.testing.assert_close(before, after, rtol=0, atol=1e-6)
 
 
 def test_separate_documents_need_a_token_that_closes_them(text_recipe, tmp_path):

@@ -218,17 +218,6 @@ def test_a_step_that_a_gradient_scaler_skips_is_no_failure(here, recipe, loss_be
         fit(recipe("max_index", *EVERY_TWO, "name=lost"))
 
 
-def test_anomaly_detection_names_the_operation(here, recipe, loss_becomes):
-    loss_becomes(4, lambda loss: (loss * 0).sqrt() + loss)
-    with (
-        pytest.warns(UserWarning, match=r"Error detected in \w+Backward"),
-        pytest.raises(RuntimeError, match=r"Function '\w+' returned nan") as caught,
-    ):
-        fit(recipe("max_index", *EVERY_TWO, "trainer.detect_anomaly=true"))
-    (note,) = caught.value.__notes__
-    assert note.startswith("This was after step 4. The last checkpoint is of step 4; continue: ")
-
-
 # The loss of the second process alone goes wrong in the fifth step; its gradient stays finite.
 WRONG = """
 import os

@@ -6,7 +6,7 @@ import torch
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.figures.encoding import Sizes, build, columns, figure, labels_of, panels_of, resolved
+from zoo.figures.encoding import Sizes, build, columns, figure, panels_of, resolved
 from zoo.figures.style import content
 from zoo.reports.draw import read_specs
 
@@ -111,27 +111,6 @@ def test_attention_follows_the_scores_and_is_uniform_without_any():
     assert abs(flat.mean() - 1) < 0.1
     _, panels = drawn("none")
     assert "All distances are alike" in panels["attention"].caption
-
-
-def test_learned_values_that_start_at_zero_are_drawn_at_random_with_a_note():
-    _, learned = build(resolved("cope"), Sizes(**SMALL))
-    assert learned
-    (panels,) = columns("cope", Sizes(length=LENGTH, **SMALL)).values()
-    assert all("drawn at random here" in panel.caption for panel in panels)
-    (panels,) = columns("alibi", Sizes(length=LENGTH, **SMALL)).values()
-    assert not any("drawn at random here" in panel.caption for panel in panels)
-
-
-def test_the_same_encoding_with_other_options_has_its_own_label():
-    specs = ("rope", {"name": "rope", "scaling": "linear", "factor": 4.0})
-    found = columns(specs, Sizes(length=LENGTH, **SMALL))
-    assert list(found) == ["rope", "rope scaling=linear factor=4"]
-    one, other = ([panel.key for panel in panels] for panels in found.values())
-    assert one == other
-
-
-def test_names_of_one_encoding_given_twice_differ():
-    assert labels_of([resolved("rope")] * 2) == ["rope (1)", "rope (2)"]
 
 
 def test_every_problem_is_reported_at_once():

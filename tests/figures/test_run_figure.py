@@ -123,13 +123,6 @@ def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, impo
     assert b"<svg" in content(grid({"imported": [*panels.values()]}), ".svg")
 
 
-def test_a_short_text_is_the_excerpt_alone(text_run):
-    said = []
-    panels = panels_of(columns(text_run, text="the old man", log=said.append))
-    assert "the old man".startswith("".join(panels["attention_map_0"].data["names"])[:3])
-    assert "loss" not in panels and [note.split("length ")[1][:2] for note in said] == ["16", "32", "64"]
-
-
 def test_wrong_input_is_one_message(text_run, encoder_run, here):
     with pytest.raises(InputError) as error:
         columns("nowhere", "else")
@@ -148,14 +141,6 @@ def test_means_skip_missing_values():
     assert mean[0] == 2 and np.isnan(mean[1]) and mean[2] == 3
     assert low[0] < 2 < high[0] and np.isnan([low[1], low[2]]).all()
     assert spread(2, 5) == [0, 1] and spread(24, 4) == [0, 8, 15, 23]
-
-
-def test_the_model_is_left_as_it_was(text_run):
-    task = load_run(text_run).task
-    tokens = torch.arange(20)[None]
-    before = task.model(tokens)
-    observe(task.model, {"tokens": tokens}, 16)
-    assert torch.equal(task.model(tokens), before)
 
 
 def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkeypatch, capsys):

@@ -10,28 +10,11 @@ B, H, D, V = 2, 3, 8, 6
 # Queries, keys, row of the first query; None where each sees all keys. The last block has a single query.
 LAYOUTS = {"square": (33, 33, 0), "cached": (33, 50, 17), "open": (33, 33, None), "across": (33, 37, None)}
 
-# Weights are kept for the backward pass or computed again; sequences are computed in turn or together.
-KEPT, AGAIN = blocked_attention.KEPT_LENGTH, 0
-TOGETHER, IN_TURN = blocked_attention.BLOCK_ELEMENTS, 0
-SETTINGS = {
-    "computed again, in turn": (AGAIN, IN_TURN),
-    "computed again, together": (AGAIN, TOGETHER),
-    "kept, in turn": (KEPT, IN_TURN),
-    "kept, together": (KEPT, TOGETHER),
-}
-
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """Blocks of 16 queries."""
     monkeypatch.setattr(blocked_attention, "MOST_ELEMENTS", 0)
-
-
-@pytest.fixture(params=SETTINGS)
-def setting(request, monkeypatch):
-    kept, group = SETTINGS[request.param]
-    monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", kept)
-    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", group)
 
 
 def inputs(layout, shape, dtype):
@@ -69,42 +52,6 @@ def same(actual, expected, what):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=lambda text: f"{what}: {text}")
 
 
-def test_a_bias_of_every_shape(setting):
-    """One for every query and key, or one for every key, with and without the causal mask in it."""
-    for layout, (queries, keys, first) in LAYOUTS.items():
-        for shape in [(b, h, t) for b in (1, B) for h in (1, H) for t in (1, queries)]:
-            (q, k, v, bias), visible, _ = inputs(layout, shape, torch.float64)
-            expected = plain(q, k, v, bias, visible)
-            if shape[2] > 1:
-                same(ours(q, k, v, bias, visible, first), expected, (layout, shape))
-            if first is None or queries == keys:
-                same(ours(q, k, v, bias, visible, first, folded=False), expected, (layout, shape, "apart"))
-
-
-def test_a_bias_by_distance(setting):
-    for layout, (queries, keys, _) in LAYOUTS.items():
-        for heads in (1, H):
-            (q, k, v, line), visible, first = inputs(layout, (heads,), torch.float64)
-            line = torch.randn(heads, queries + keys - 1).double().requires_grad_()
-            table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
-            expected, *others = plain(q, k, v, table[None], visible)
-            out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
-            others[-1] = torch.autograd.grad(table, line, others[-1][0])[0]
-            same((out, *gradients(out, (q, k, v, line))), (expected, *others), (layout, heads))
-
-
-def test_a_mask_or_nothing(setting):
-    for layout, (queries, keys, _) in LAYOUTS.items():
-        tensors, visible, first = inputs(layout, (1, 1, 1), torch.float64)
-        nothing = torch.zeros(1, 1, 1, keys)
-        some = visible & (torch.arange(keys) % 5 != 3)
-        masks = [(some, some)] + [(None, visible)] * (first is None or queries == keys)
-        for mask, seen in masks:
-            out = cpu_attention.attend(*tensors[:3], mask, 0.3, first)
-            expected = plain(*tensors[:3], nothing, seen)[:4]
-            same((out, *gradients(out, tensors[:3])), expected, (layout, mask is None))
-
-
 def test_without_gradients_it_is_the_same():
     """The fused kernel, with a table, a bias of each key, a line of distances and a mask."""
     for layout, (queries, keys, first) in LAYOUTS.items():
@@ -137,13 +84,6 @@ def test_of_width_zero_the_bias_alone_decides():
         masked = bias.masked_fill(~visible, -torch.inf)
         out = cpu_attention.attend(q[..., :0], k[..., :0], v, masked, 0.3, None)
     same([out], [(weights @ v).detach()], "width 0")
-
-
-@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_in_low_precision_errors_are_those_of_rounding(dtype, error, setting):
-    (q, k, v, bias), visible, first = inputs("square", (1, H, 33), dtype)
-    for one, other in zip(ours(q, k, v, bias, visible, first), plain(q, k, v, bias, visible), strict=True):
-        assert (one - other).norm() / other.norm() < error
 
 
 def test_autocast_computes_in_bf16():
@@ -190,14 +130,6 @@ def test_kept_weights_are_those_that_would_be_computed_again(dtype, monkeypatch)
                 both.append(ours(*tensors, visible, first))
         assert all(map(torch.equal, *both)), layout
         assert len(set(sizes)) > 1 and max(sizes) >= B * H * visible.sum() > sizes[0], layout
-
-
-def test_a_query_that_sees_no_key_gets_zeros(setting):
-    (q, k, v, bias), visible, _ = inputs("open", (1, H, 33), torch.float64)
-    visible[3] = False
-    out, dq, *others = ours(q, k, v, bias, visible, None)
-    assert not out[:, :, 3].any() and not dq[:, :, 3].any()
-    assert all(x.isfinite().all() for x in (dq, *others))
 
 
 def test_compiled_it_is_the_same():

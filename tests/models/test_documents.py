@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.subject import subjects_with
 from zoo.encodings.base import AttentionContext, positions_by_document
@@ -58,11 +57,6 @@ def assert_separate(model, tokens, gradients=True):
     model(row, documents=documents)[:, BEGIN:].square().sum().backward()
     handle.remove()
     assert into[0].grad[:, BEGIN:].abs().min() > 0 and into[0].grad[:, :BEGIN].abs().max() < 1e-4
-
-
-@pytest.mark.parametrize("name", registry.encodings.names())
-def test_each_encoding_reads_a_document_as_if_it_stood_alone(name, spec_of, model_of, tokens):
-    assert_separate(model_of(spec_of(name), length=LENGTH), tokens)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -5,8 +5,6 @@ import torch
 
 from zoo.contract.training import Allocated
 from zoo.models import kernels, recomputed
-from zoo.recipe import resolve
-from zoo.recipe.diff import affects
 
 
 def with_gradients(model, row, low=False):
@@ -67,10 +65,3 @@ def test_compiled_it_is_the_same(spec, model_of, tokens):
     torch.testing.assert_close(again, loss)
     gradients = {name.removeprefix("_orig_mod."): gradient for name, gradient in gradients.items()}
     torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_runs_with_and_without_it_are_comparable(mapping):
-    made = mapping("text")
-    recipe = resolve({**made, "model": {**made["model"], "gradient_checkpointing": True}})
-    assert recipe.model.gradient_checkpointing
-    assert affects("model.gradient_checkpointing").effect == "rounding"

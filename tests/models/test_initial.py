@@ -123,16 +123,6 @@ def test_first_scores_of_auto_do_not_depend_on_the_width(model_at_start):
         assert scores.std().item() == pytest.approx(1, rel=0.1)
 
 
-def test_building_leaves_the_encoding_s_generator_alone(model_at_start):
-    """Encodings draw from a generator of their own."""
-    torch.manual_seed(3)
-    model_at_start("none")
-    after_none = torch.rand(3)
-    torch.manual_seed(3)
-    model_at_start(["shaw", "t5", "learned"])
-    assert torch.equal(torch.rand(3), after_none)
-
-
 def test_the_standard_deviation_scales_every_matrix(model_at_start):
     usual, twice = (of_the_rest(model_at_start("none", init_std=std)) for std in (0.02, 0.04))
     for name, p in usual.items():

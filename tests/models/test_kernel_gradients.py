@@ -42,35 +42,38 @@ def visible(mask, length):
 
 BIASES = {
     "none": None,
-    "one row": lambda length: (1, H, 1, length),
-    "a row per sequence": lambda length: (B, H, 1, length),
-    "table": lambda length: (1, H, length, length),
-    "table per sequence": lambda length: (B, H, length, length),
-    "one table": lambda length: (1, 1, length, length),
-    "line": lambda length: (H, 2 * length - 1),
-    "one line": lambda length: (1, 2 * length - 1),
+    "one row": lambda queries, keys: (1, H, 1, keys),
+    "a row per sequence": lambda queries, keys: (B, H, 1, keys),
+    "table": lambda queries, keys: (1, H, queries, keys),
+    "table per sequence": lambda queries, keys: (B, H, queries, keys),
+    "one table": lambda queries, keys: (1, 1, queries, keys),
+    "line": lambda queries, keys: (H, queries + keys - 1),
+    "one line": lambda queries, keys: (1, queries + keys - 1),
 }
 MASKS = ["causal", "open", "windowed", "padded", "padded open"]
 
 
-def trial(length, bias, mask, key_heads, dtype=torch.float64):
-    """(output and gradients of the blocks, those of a plain softmax) of the same random inputs."""
-    generator = torch.Generator().manual_seed(length)
+def trial(length, bias, mask, key_heads, dtype=torch.float64, past=0):
+    """(output and gradients of the blocks, those of a plain softmax) of the same random inputs.
+
+    `past`: keys before the first query, as with a cache.
+    """
+    queries, generator = length - past, torch.Generator().manual_seed(length)
 
     def draw(*shape, dtype=dtype):
         return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
 
-    leaves = [draw(B, H, length, D), draw(B, key_heads, length, D), draw(B, key_heads, length, V)]
+    leaves = [draw(B, H, queries, D), draw(B, key_heads, length, D), draw(B, key_heads, length, V)]
     if BIASES[bias] is not None:
-        leaves.append(draw(*BIASES[bias](length), dtype=torch.promote_types(dtype, torch.float32)))
-    allowed, is_line = visible(mask, length), bias.endswith("line")
+        leaves.append(draw(*BIASES[bias](queries, length), dtype=torch.promote_types(dtype, torch.float32)))
+    allowed, is_line = visible(mask, length)[..., past:, :], bias.endswith("line")
 
     def repeat_heads(x):
         return x.repeat_interleave(H // key_heads, 1)
 
     def blocks(q, k, v, bias=None):
-        first = None if mask.endswith("open") else 0
-        masked = mask not in ("causal", "open")
+        first = None if mask.endswith("open") else past
+        masked = mask not in ("causal", "open") or (past and mask == "causal" and not is_line)
         if masked and bias is not None:
             bias = bias.masked_fill(~allowed, -torch.inf)
         elif masked:
@@ -82,7 +85,7 @@ def trial(length, bias, mask, key_heads, dtype=torch.float64):
     def plain(q, k, v, bias=None):
         logits = 0.3 * q @ repeat_heads(k).mT
         if is_line:
-            bias = bias[:, torch.arange(length) - torch.arange(length)[:, None] + length - 1]
+            bias = bias[:, torch.arange(length) - torch.arange(queries)[:, None] + queries - 1]
         logits = (logits if bias is None else logits + bias).masked_fill(~allowed, -torch.inf)
         blind = (logits == -torch.inf).all(-1, keepdim=True)
         return logits.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0) @ repeat_heads(v)
@@ -109,9 +112,10 @@ def test_blocks_equal_a_plain_softmax(length, monkeypatch):
             kept, in_turn = next(options)
         monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", 10**6 if kept else 0)
         monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0 if in_turn else 2**21)
+        names = "output", "queries", "keys", "values", "bias"
         for key_heads in (H, 2) if number % 3 == 0 else (H,):
-            names = "output", "queries", "keys", "values", "bias"
-            for name, actual, expected in zip(names, *trial(length, bias, mask, key_heads), strict=False):
+            found = trial(length, bias, mask, key_heads, past=number % 2 * (length // 3))
+            for name, actual, expected in zip(names, *found, strict=False):
                 error = (actual - expected).abs().max().item()
                 if not error < 1e-11:
                     wrong.append(

@@ -16,7 +16,7 @@ from zoo.models import kernels
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
-from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale, visible_keys
+from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.schema import ModelConfig
@@ -107,53 +107,12 @@ def test_outputs_and_gradients_are_those_of_the_formula(hook, size_of):
             same(attended(LogScale("log_n", H)), plain(q, k, v, view, contexts, 1.0), 1e-10, mask)
 
 
-def test_n_is_the_number_of_keys_that_the_mask_leaves():
-    for mask, options in MASKS.items():
-        context = context_with(**options)
-        expected = visible(context).sum(-1)[:, 0]
-        assert torch.equal(visible_keys(context).expand(B, -1), expected), mask
-        for start in range(0, context.num_queries, 2):
-            rows = context.queries(start, min(start + 2, context.num_queries))
-            assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2]), mask
-
-
 def test_layers_with_different_windows_have_different_factors():
     """The contexts of one forward pass share what they compute."""
     wide = context_with(**MASKS["left padding"])
     for context in (wide, replace(wide, window=3)):
         expected = visible(context).sum(-1).clamp(min=1).double().log()
         assert torch.equal(LogScale("log_n", H)(context, torch.float64).factor_BHT1[..., 0], expected)
-
-
-@pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
-def test_a_token_that_sees_itself_alone_is_as_without(kind, model_of, tokens):
-    """log 1 = 0, and a single key has weight 1."""
-    for hook, spec in SPECS.items():
-        unscaled, scaled = model_of(spec), model_of(spec, logit_scale=kind)
-        scaled.load_state_dict(unscaled.state_dict(), strict=False)
-        row = tokens(3, 6)
-        same(scaled(row[:, :1]), unscaled(row[:, :1]), 1e-6, hook)
-        # Also where padding hides every other key.
-        keep = torch.arange(6)[None] >= 5
-        same(scaled(row, keep)[:, 5], unscaled(row, keep)[:, 5], 1e-6, hook)
-        assert (scaled(row) - unscaled(row)).abs()[:, 1:].max() > 1e-3, hook
-
-
-def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
-    """One key has a logit of 1 and all others 0: without the factor its weight goes to 0 (arXiv:2410.01104),
-    with it to n / (n + n - 1), a half."""
-    view, weights = LayerEncodings([build_encoding("none", size_of())]), {}
-    for kind in ("none", "log_n"):
-        for n in (4, 64, 1024):
-            q, k = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, n, 1)
-            k[..., 0, :] = 1
-            context = type(context_with())(torch.arange(n)[-1:], torch.arange(n), n - 1)
-            scale = None if kind == "none" else LogScale(kind, 1)(context, torch.float32)
-            out = attend(q, k, k, ScoreTerms(view, [context], row_scale=scale), 1.0)
-            weights[kind, n] = out.item()
-    for n in (4, 64, 1024):
-        assert weights["none", n] == pytest.approx(math.e / (math.e + n - 1), rel=1e-5)
-        assert weights["log_n", n] == pytest.approx(n / (2 * n - 1), rel=1e-5)
 
 
 @pytest.mark.parametrize("hook", SPECS)
@@ -337,19 +296,6 @@ def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
     matrices, vectors = task.configure_optimizers()["optimizer"].param_groups
     assert any(p is s[0] for p in vectors["params"]) and vectors["weight_decay"] == 0
     assert not any(p is s[0] for p in matrices["params"])
-
-
-def test_s_learns(model_of, tokens):
-    model, row = model_of("rope", large_weights=False, logit_scale="scalable_softmax").train(), tokens(4, 16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(4):
-        loss = F.cross_entropy(model(row)[:, :-1].flatten(0, 1), row[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    for block in model.blocks:
-        moved = (block.attention.logit_scale.s - 0.168).abs()
-        assert (moved > 1e-3).all() and (moved < 0.1).all()
 
 
 # The recipe.

@@ -117,16 +117,6 @@ def test_a_token_sees_as_far_as_the_window(kind, model_of, tokens):
             assert moved[t].nonzero().flatten().tolist() == list(reach), encoding
 
 
-def test_what_a_window_reaches_grows_with_depth(model_of, tokens):
-    row = tokens(1, 16)
-    changed = row.clone()
-    changed[0, 0] = (changed[0, 0] + 1) % 29
-    model = model_of("none", window=3, num_layers=3)
-    moved = (model(changed) - model(row)).abs().amax(-1)[0] > 1e-7
-    assert not moved[3 * 2 + 1 :].any()
-    assert moved[3 * 2]
-
-
 def test_a_window_as_long_as_the_sequence_is_none(model_of, tokens):
     for encoding in ("none", "alibi", "t5", "shaw"):
         same(model_of(encoding, window=13)(tokens(2, 13)), model_of(encoding)(tokens(2, 13)))
@@ -150,11 +140,6 @@ def test_tied_embeddings_are_one_matrix(model_of, tokens):
     assert not any(name.startswith("head") for name, _ in model.named_parameters())
 
 
-def test_a_pointer_is_one_logit_for_each_position(model_of, tokens):
-    model, row = model_of("alibi", "encoder", head="pointer"), tokens(2, 8)
-    same(model(row), model.hidden(row) @ model.head.weight[0])
-
-
 def test_logits_of_a_part_are_a_part_of_the_logits(model_of, tokens):
     for model in (
         model_of("alibi"),
@@ -176,28 +161,7 @@ def test_logits_are_computed_for_the_wanted_tokens_alone(model_of, tokens, monke
     assert made == [int(wanted.sum())] and 0 < made[0] < ids.numel()
 
 
-def test_sequences_of_a_batch_are_independent(model_of, tokens):
-    model, row = model_of("shaw"), tokens(4, 12)
-    same(model(row)[2:3], model(row[2:3]))
-
-
-# Padding that begins while decoding.
-
-
-def test_padding_may_come_after_a_past_without_any(model_of, tokens):
-    """Two prompts of one length, then turns of different lengths: padding in the middle takes up no place."""
-    model, row = model_of("rope"), tokens(2, 12)
-    keep = torch.ones(2, 12, dtype=torch.bool)
-    keep[1, 5:7] = False
-    cache = Cache(model.num_layers)
-    steps = [
-        model(row[:, :5], cache=cache),
-        model(row[:, 5:8], keep[:, 5:8], cache),
-        model(row[:, 8:], cache=cache),
-    ]
-    same(torch.cat(steps, 1)[keep], model(row, keep)[keep])
-    without = torch.cat((row[1:, :5], row[1:, 7:]), 1)
-    same(torch.cat(steps, 1)[1][keep[1]], model(without)[0])
+# Decoding.
 
 
 @pytest.mark.parametrize("encoding", ["alibi", "rope", "shaw"])

@@ -4,19 +4,14 @@ import math
 
 import pytest
 import torch
-import yaml
 
 from zoo.errors import InputError
 from zoo.models import kernels
 from zoo.models.cache import Cache
 from zoo.models.scores import ScoreTerms
-from zoo.recipe import read_recipe, resolve
+from zoo.recipe import resolve
 
 PATTERN = (3, None, 5)
-# Rotary layers with a window, and among them one without a window and without positions: the RNoPE-SWA of
-# the paper of `interleave` (Yang et al. 2025, arXiv:2501.18795).
-RNOPE = {"name": "interleave", "pattern": ["rope", "rope", "rope", "none"]}
-RNOPE_WINDOWS = (4, 4, 4, None)
 # One for each hook; `interleave` with a pattern of another length than the windows.
 SPECS = {
     "rotate": "rope",
@@ -121,41 +116,8 @@ def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
     assert made == [3, None, 5]
 
 
-def test_rotary_layers_with_a_window_and_global_ones_without_positions(model_of, tokens):
-    """Far tokens are seen through the global layers alone."""
-    model, row = model_of(RNOPE, num_layers=4, window=RNOPE_WINDOWS), tokens(1, 16)
-    changed = row.clone()
-    changed[0, :2] = (row[0, :2] + 1) % 29
-    # Three layers with a window of 4 reach nine tokens back, to token 6.
-    near = model_of("rope", num_layers=3, window=4)
-    assert torch.equal(near(changed)[0, -1], near(row)[0, -1])
-    assert (model(changed)[0, -1] - model(row)[0, -1]).abs().max() > 1e-3
-    cache = Cache(4)
-    with torch.no_grad():
-        same(torch.cat([model(part, cache=cache) for part in row.split(1, 1)], 1), model(row))
-
-
-def test_a_window_changes_no_weight(model_of):
-    plain, windowed = (
-        model_of(RNOPE, num_layers=4, large_weights=False, window=window).state_dict()
-        for window in (None, RNOPE_WINDOWS)
-    )
-    assert plain.keys() == windowed.keys()
-    assert all(torch.equal(plain[name], windowed[name]) for name in plain)
-
-
-def test_a_wrong_window_is_reported_with_its_line(mapping, tmp_path):
-    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
-    file = tmp_path / "wrong.yaml"
-    for given, message in (
-        ("0", "model.window: must be greater than 0, got 0"),
-        ("[]", "model.window: must be a list of at least 1, got an empty list"),
-        ("[8, 0]", "model.window.1: must be greater than 0, got 0"),
-        ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
-        ("1.5", "model.window: must be a whole number or a list, got 1.5"),
-        ("[8, null, 8]", "model.window: pattern has 3 entries but num_layers is 1; the last 2 are unused"),
-    ):
-        file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
-        with pytest.raises(InputError) as error:
-            read_recipe(file)
-        assert f"wrong.yaml:3: {message}" in str(error.value)
+def test_a_window_that_no_layer_has_is_refused(recipe):
+    with pytest.raises(InputError, match=r"window: pattern has 3 entries but num_layers is 1; the last 2"):
+        recipe("text", "model.window=[8, null, 8]")
+    with pytest.raises(InputError, match=r"model\.window\.1: must be greater than 0, got 0"):
+        recipe("text", "model.window=[8, 0]")

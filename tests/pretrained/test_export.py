@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-import yaml
 from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -187,13 +186,6 @@ def test_an_encoding_changed_after_training_is_exported_as_changed(checkpoint, t
     assert "model.encoding.scaling=yarn" in (out / "README.md").read_text()
 
 
-def test_all_files_of_an_export_have_the_same_mode(checkpoint, tmp_path):
-    place, _ = checkpoint()
-    export(place, tmp_path / "out", "hf")
-    modes = {file.name: file.stat().st_mode for file in (tmp_path / "out").iterdir()}
-    assert len(set(modes.values())) == 1 and "model.safetensors" in modes, modes
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("named", ["null", "characters"])
 def test_the_tokenizer_is_the_run_s(named, checkpoint, tmp_path):
@@ -223,24 +215,6 @@ def test_a_post_processor_that_training_did_not_use_is_left_out(checkpoint, tmp_
     export(place, tmp_path / "out", "hf")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert theirs("the dog")["input_ids"] == ours.encode("the dog").tolist()
-
-
-def test_the_model_card_has_the_known_facts(checkpoint, tmp_path):
-    from huggingface_hub import ModelCard
-
-    place, _ = checkpoint()
-    # As in a run's folder, of which only the last checkpoint is another.
-    (place / "evaluation").mkdir()
-    (place / "evaluation" / "lengths.md").write_text(
-        "# tiny by length\n\n## sliding\n\n| a | 16 |\n|---|---|\n"
-    )
-    export(place, tmp_path / "out", "hf")
-    card = ModelCard.load(tmp_path / "out" / "README.md")
-    assert card.data.library_name == "transformers" and "alibi" in card.data.tags
-    assert card.data.license is None
-    for shown in ("tokens seen | 448", "16 tokens", "### sliding", "trust_remote_code=True", "`abc`"):
-        assert shown in card.text, shown
-    assert yaml.safe_load(card.content.split("---")[1])["pipeline_tag"] == "text-generation"
 
 
 def test_a_refused_export_leaves_no_file(checkpoint, tmp_path, capsys):

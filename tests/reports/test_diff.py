@@ -18,17 +18,6 @@ def test_runs_that_differ_in_the_encoding_are_comparable(write_run):
     assert "caveats" not in text
 
 
-def test_runs_that_are_the_same_but_for_the_seed_have_nothing_else(write_run):
-    text = diff(write_run("a"), write_run("b", seed=1))
-    assert [line[1] for line in lines_of(text)[3:]] == ["name", "seed"]
-
-
-def test_of_one_encoding_the_options_are_reported(write_run):
-    text = diff(write_run("a", "rope"), write_run("b", {"name": "rope", "partial": 0.5}))
-    assert ["recipe", "model.encoding.partial", "1.0", "0.5"] in lines_of(text)
-    assert "model.encoding.base" not in text
-
-
 def test_forbidden_differences_are_separate_from_allowed_ones(write_run):
     changes = {"optimizer.lr": 0.5, "trainer.devices": 2}
     card = {"steps": 5, "finished": False, "parameters.positional": 4, "git_commit": "f" * 40}
@@ -54,20 +43,9 @@ def test_rows_that_scored_other_tokens_are_reported(write_run, row_of):
     assert "not comparable" in text and "nonoverlapping: other targets were scored" in text
 
 
-def test_runs_need_not_be_evaluated(write_run):
-    text = diff(write_run("a", rows=[]), write_run("b", "rope"))
-    assert "comparable" in text and "runs/a: not evaluated" in text
-
-
 def test_the_same_run_twice_and_a_missing_run_are_refused(write_run):
     run = write_run("a")
     with pytest.raises(InputError, match="are the same run"):
         diff(run, run)
     with pytest.raises(InputError, match="nosuch: no such run folder"):
         diff(run, run.parent / "nosuch")
-
-
-def test_a_plugin_that_was_edited_is_reported(write_run):
-    source = {"name": "mine", "file": "mine.py"}
-    runs = [write_run(n, card={"code_source": [source | {"sha256": d * 64}]}) for n, d in ("a1", "b2")]
-    assert ["card", "code.mine", "1" * 12, "2" * 12] in lines_of(diff(*runs))

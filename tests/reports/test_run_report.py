@@ -1,23 +1,13 @@
 """The report of a single run: on the console, as a page and as lengths.csv."""
 
-import csv
-import io
-
 from cells import column
 from measured import measurements_of
 from rows import text_row
 
 from zoo.evaluation.store import read_measurements
-from zoo.reports.evaluate import rows_as_csv
 from zoo.reports.report import run_report
 from zoo.reports.tables import report_page as page
 from zoo.reports.text import console
-
-
-def test_intervals_go_where_a_terminal_is_narrow(tmp_path):
-    report = run_report(tmp_path, measurements_of([text_row(32, 1.75), text_row(64)]))
-    wide, narrow = console(report, width=200), console(report, width=40)
-    assert "(1.400–1.600)" in wide and "1.400" not in narrow and "too narrow" in narrow
 
 
 def test_rows_on_other_targets_have_tables_of_their_own(tmp_path):
@@ -51,15 +41,3 @@ def test_two_ways_to_read_a_checkpoint_are_compared_on_its_page(tmp_path):
     assert report.panels[0]["encoding"].unique().tolist() == ["alibi slopes=x", "alibi"]
     assert report.verdict and "Verdict" in page(report)
     assert not len(report.costs)  # its card is gone
-
-
-def test_a_run_of_notes_alone_has_a_page_of_caveats(tmp_path):
-    report = run_report(tmp_path, measurements_of([text_row(64, note="too long")]))
-    assert not report.panels and "too long" in page(report)
-
-
-def test_columns_of_the_rows_are_in_their_order_with_the_note_last():
-    (line,) = csv.DictReader(io.StringIO(rows_as_csv([{"zebra": 1, "length": 2, "note": "x", "run": "r"}])))
-    assert [*line] == ["zebra", "length", "run", "note"]
-    (row,) = csv.DictReader(io.StringIO(rows_as_csv([text_row(64, encoding="rope")])))
-    assert row["encoding"] == "rope" and row["parameters"] == "{}"

@@ -1,6 +1,5 @@
 """The files of a comparison: all are written, never over files of the user, and none is lost."""
 
-import os
 import re
 
 import pytest
@@ -62,18 +61,3 @@ def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, 
     for place in ("file", "file/below"):
         with pytest.raises(InputError, match=r"cannot be written there: (File exists|Not a directory)"):
             write_report(made, tmp_path / place)
-
-
-def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch):
-    """The permission is denied by a patch: root would have it."""
-
-    def forbid(*args, **how):
-        raise PermissionError(13, "Permission denied")
-
-    (tmp_path / "there").mkdir()
-    monkeypatch.setattr(os, "replace", forbid)
-    with pytest.raises(InputError, match=r"there: .*Permission denied"):
-        write_report(made, tmp_path / "there")
-    monkeypatch.undo()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert [*(tmp_path / "there").iterdir()] == []

@@ -6,7 +6,7 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
-from zoo.recipe.encoding import changed_label, encoding_changes, keep_trained_options, may_change
+from zoo.recipe.encoding import changed_label, encoding_changes, may_change
 from zoo.reports.fit import fit
 from zoo.runs.load import load_run
 
@@ -111,13 +111,6 @@ def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why)
         assert may in problem.message
 
 
-def test_a_wrong_option_is_reported_as_in_a_recipe(rope):
-    with pytest.raises(InputError, match=r"model\.encoding\.windw: unknown key; did you mean 'window'"):
-        load_run(rope, ["model.encoding={name: rerope, windw: 4}"])
-    with pytest.raises(InputError, match=r"no encoding 'reerope'; did you mean 'rerope'"):
-        load_run(rope, ["model.encoding=reerope"])
-
-
 def test_an_encoding_that_declares_nothing_cannot_be_changed(run_of):
     folder = run_of("t5")
     with pytest.raises(InputError, match=r"model\.encoding\.num_buckets: the run was trained with 32"):
@@ -198,11 +191,6 @@ def test_the_trained_value_is_not_a_change(mapping):
     assert label == "drope scale=0.412"
 
 
-@pytest.mark.parametrize("asked", [None, {"window": 3}, [{"name": "rope"}]], ids=str)
-def test_a_value_that_is_not_an_encoding_is_left_to_the_check(asked):
-    assert keep_trained_options({"name": "rope", "base": 5.0}, asked) == asked
-
-
 @pytest.mark.parametrize(
     ("encoding", "key"),
     [("{name: self_extend, window: 3}", "model.encoding"), ("[alibi, rerope]", "model.encoding.1")],
@@ -225,9 +213,3 @@ def test_nothing_is_trained_with_one_that_is_for_evaluation(here, recipe, mappin
         read_recipe(here / "file.yaml")
     assert str(caught.value).endswith(f": {key}: {message}")
     assert str(caught.value).startswith(str(here / "file.yaml") + ":")
-
-
-def test_changes_that_differ_in_the_last_digit_have_names_of_their_own():
-    spec = {"name": "rope", "scaling": "yarn"}
-    labels = [changed_label(spec, {"model.encoding.factor": value}) for value in (4.0, 4.0000001)]
-    assert labels == ["rope factor=4", "rope factor=4.0000001"]

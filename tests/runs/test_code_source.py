@@ -71,10 +71,6 @@ def test_the_card_and_the_checkpoint_name_every_plugin_s_encoding_once(trained):
     assert recorded_sources(content["zoo_card"]) == expected
 
 
-def test_an_encoding_of_the_package_needs_no_plugin(recipe):
-    assert encoding_sources(recipe().as_dict()["model"]["encoding"]) == []
-
-
 def test_loading_without_it_names_file_and_content(trained, here):
     folder, plugin = trained
     with pytest.raises(InputError) as caught:
@@ -202,8 +198,3 @@ def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
     assert describe_changes(sources) == describe_missing(sources) == []
     del registry.encodings.entries["cell"]
     assert describe_missing(sources)[0].endswith("register it again before you load this")
-
-
-def test_a_card_without_sources_asks_for_nothing():
-    for card in (None, {}, {"code_source": None}):
-        assert recorded_sources(card) == []

@@ -55,12 +55,6 @@ def test_every_encoding_meets_every_seed_and_nothing_else_differs(tiny):
         )
 
 
-def test_names_say_encoding_recipe_and_seed(tiny):
-    assert [run.name for run in runs_of(tiny, "alibi,t5", (0, 12))] == [
-        "alibi_tiny_s0", "t5_tiny_s0", "alibi_tiny_s12", "t5_tiny_s12",
-    ]  # fmt: skip
-
-
 def test_a_recipe_with_an_encoding_gives_the_runs_of_one_without(tiny):
     own = tiny.with_name("alibi_tiny.yaml")
     own.write_text("base: tiny.yaml\nmodel: {encoding: {name: alibi, slopes: geometric}}\n")
@@ -131,12 +125,6 @@ def test_a_key_of_the_sweep_cannot_be_set(tiny, key):
 def test_a_text_that_is_not_a_list_of_encodings_is_reported(text):
     with pytest.raises(InputError, match="--encodings"):
         read_encodings(text)
-
-
-def test_an_item_may_be_anything_that_a_recipe_takes():
-    assert read_encodings("rope,{name: rope, partial: 0.25},[rope, fox]") == [
-        "rope", {"name": "rope", "partial": 0.25}, ["rope", "fox"],
-    ]  # fmt: skip
 
 
 def test_a_value_is_written_in_one_line_and_read_back():

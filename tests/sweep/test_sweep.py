@@ -9,8 +9,6 @@ from measured import measurements_of
 
 from zoo import cli
 from zoo.errors import InputError, RunError
-from zoo.launch.devices import cpu_cores
-from zoo.runs.folder import stored_recipe
 from zoo.sweep.plan import covers
 from zoo.sweep.sweep import Sweep
 
@@ -131,16 +129,6 @@ def test_everything_in_the_way_is_reported_at_once(go, stub):
     assert len(caught.value.problems) == 3 and stub() == []
 
 
-def test_two_at_once_share_the_cores(go, stub, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    Path("together").write_text("2")
-    go(jobs=2)
-    assert at_once(stub()) == 2
-    assert {threads for what, _, _, threads, *_ in stub() if what == "begin"} == {
-        str(max(1, cpu_cores() // 2))
-    }
-
-
 def test_printed_commands_are_those_that_are_run(go, capsys, stub):
     quoted = ["init_from=it's $HOME"]
     assert go(how="print_commands", sets=quoted) == []
@@ -171,16 +159,6 @@ def test_wrong_arguments_are_exit_2(stub, arguments):
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", *arguments])
     assert caught.value.code == 2 and stub() == []
-
-
-def test_the_command_line_hands_on_what_it_is_given(stub, compared):
-    command = (
-        "sweep tiny.yaml --encodings [alibi,t5] --seeds 2,3 --set data.batch_size=2 --out deep/down --jobs 2"
-    )
-    assert cli.main(command.split()) == 0
-    assert sorted(begun(stub())) == [("alibi-t5_tiny_s2", 0), ("alibi-t5_tiny_s3", 0)]
-    assert compared == [(["alibi-t5_tiny_s2", "alibi-t5_tiny_s3"], "deep/down/tiny_comparison")]
-    assert stored_recipe(Path("deep/down/alibi-t5_tiny_s3"))["data"]["batch_size"] == 2
 
 
 @pytest.mark.parametrize("rows, covered", [

@@ -5,13 +5,12 @@ import hashlib
 import json
 import re
 import shlex
-import sys
 
 import pytest
 import torch
 import yaml
 
-from zoo import cli, console
+from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
@@ -126,12 +125,6 @@ def test_the_console_is_quiet_and_its_last_command_works(zoo_command, capsys):
     assert further.err == "" and "128" in further.out
 
 
-def test_accuracy_is_reported_at_multiples_of_the_length(here, recipe, capsys):
-    fit(recipe())
-    lines = capsys.readouterr().out.splitlines()
-    assert ["encoding", "8", "(trained)", "16", "32"] in [line.split() for line in lines]
-
-
 def test_a_length_that_the_encoding_cannot_take_is_reported(here, recipe, capsys):
     folder = fit(recipe("max_index", "model.encoding=learned"))
     trained, *longer = json.loads((folder / "evaluation" / "lengths.json").read_text())
@@ -140,26 +133,6 @@ def test_a_length_that_the_encoding_cannot_take_is_reported(here, recipe, capsys
     reported = capsys.readouterr().out
     assert "nothing could be measured by accuracy (the encoding ends at 8 tokens) at 16, 32" in reported
     assert "look further" not in reported  # there is nowhere to look
-
-
-def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch, unmeasured):
-    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 1e9)
-    fit(recipe())
-    assert "step" not in capsys.readouterr().err  # over before the first line was due
-    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
-    fit(recipe())
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tiny: ")]
-    steps = [re.search(r" (\d)/6 .*loss=[\d.]+, tokens/s=[\d,]+", line) for line in lines]
-    assert [step[1] for step in steps if step] == ["1", "2", "3", "4", "5", "6"]
-
-
-def test_a_terminal_shows_that_the_model_is_compiled(here, recipe, capsys, monkeypatch, unmeasured):
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    fit(recipe("max_index", "compile=true"))
-    first, *_, last = [part for part in capsys.readouterr().err.split("\r") if "/6 [" in part]
-    assert first.startswith("tiny: compiling: ") and " 0/6 [" in first
-    assert last.startswith("tiny: ") and "compiling" not in last
 
 
 def test_a_text_of_few_documents_is_reported_at_the_start(here, recipe, capsys, unmeasured):
@@ -171,17 +144,6 @@ def test_a_text_of_few_documents_is_reported_at_the_start(here, recipe, capsys, 
     )
     fit(recipe("max_index"))
     assert "will be scored" not in capsys.readouterr().out
-
-
-def test_the_first_line_says_that_a_second_run_has_another_folder(here, recipe, capsys, unmeasured):
-    def first_line(**how):
-        fit(recipe(), **how)
-        return capsys.readouterr().out.splitlines()[0]
-
-    assert first_line().endswith("run folder runs/tiny")
-    earlier = "(runs/tiny holds an earlier run; --resume continues one)"
-    assert first_line().endswith(f"run folder runs/tiny-2 {earlier}")
-    assert first_line(out=here / "mine").endswith("/mine")
 
 
 @pytest.mark.parametrize("sets, message", [
@@ -255,13 +217,6 @@ def test_an_out_that_cannot_be_is_reported_before_the_data_is_read(here, recipe,
         with pytest.raises(InputError, match=message):
             fit(recipe(), out=here / out)
     assert (here / "full" / "thesis.txt").read_text() == "all of it"
-
-
-def test_an_unwritable_out_is_exit_2(here, mapping, capsys):
-    (here / "file").write_text("")
-    (here / "recipe.yaml").write_text(yaml.safe_dump(mapping()))
-    assert cli.main(["fit", "--recipe", "recipe.yaml", "--out", "file/run"]) == 2
-    assert capsys.readouterr().err == "file is a file; a run needs a folder\n"
 
 
 def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, monkeypatch, unmeasured):

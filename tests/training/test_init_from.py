@@ -161,10 +161,3 @@ def test_a_plugin_of_the_origin_is_not_run(here, recipe, forgetful_registry):
     forgetful_registry.encodings.entries.pop("marked", None)
     fit(recipe("max_index", "name=second", "init_from=runs/first", "model.encoding=rope"))
     assert not mark.exists()
-
-
-def test_drope_goes_on_from_rope(here, recipe):
-    rope = fit(recipe("text", "name=first", "model.encoding=rope"))
-    drope = fit(recipe("text", "name=second", "model.encoding=drope", "init_from=runs/first", *STILL))
-    there = weights(rope)
-    assert all(torch.equal(there[name], value) for name, value in weights(drope).items())

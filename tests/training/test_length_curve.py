@@ -9,7 +9,6 @@ import torch
 import zoo
 from zoo import cli
 from zoo.errors import InputError
-from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate_steps
 from zoo.reports.fit import fit
 from zoo.tasks.task import Task
@@ -125,8 +124,3 @@ def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
 def test_a_run_without_kept_checkpoints_is_reported(run_copy):
     with pytest.raises(InputError, match=r"only a run with checkpoint\.keep_every_n_steps keeps"):
         evaluate_steps([run_copy])
-
-
-def test_a_misspelt_key_is_reported(mapping):
-    with pytest.raises(InputError, match=r"evaluate\.during\.every_n_step: unknown key"):
-        resolve(mapping(), ["evaluate.during={every_n_step: 2}"])

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import signal
-import weakref
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,8 @@ from zoo.recipe import read_recipe
 from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.reports.fit import fit
-from zoo.runs import checkpoint_file
 from zoo.runs.folder import RunLock, existing_run, write_recipe
-from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
-from zoo.training.checkpoints import BestCheckpoint
-from zoo.training.run import TrainingRun
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -121,17 +116,6 @@ def test_resumed_at_the_end_of_an_epoch(here, recipe, cut):
     assert_same(weights(whole), weights(resumed))
 
 
-def test_the_best_checkpoint_survives_an_interruption(here, recipe, cut):
-    recipe = recipe("text", "checkpoint.every_n_steps=2", "trainer.max_steps=8")
-    whole = fit(recipe, out=here / "whole")
-    cut(recipe, 5, out=here / "cut")
-    resumed = fit(recipe, out=here / "cut", resume=True)
-    best = [
-        torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True) for folder in (whole, resumed)
-    ]
-    assert_same(*best)
-
-
 def test_a_finished_run_has_nothing_left_to_do(here, recipe):
     first = weights(fit(recipe()))
     again = fit(recipe(), resume=True)
@@ -178,16 +162,6 @@ def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe):
         assert cli.main([*words, "--out", str(here / str(steps))]) == 0
         assert weights(here / str(steps))["global_step"] == steps
     assert json.loads((here / "6" / "card.json").read_text())["init_from"]["steps"] == 6
-
-
-def test_an_unfinished_run_whose_rate_falls_is_reported_how_to_finish(here, recipe, cut):
-    cut(recipe(), 5)
-    with pytest.raises(InputError, match=r"done 4 of 6 steps") as caught:
-        fit(recipe("max_index", "trainer.max_steps=12"), resume=True)
-    finish = caught.value.problems[0].message.splitlines()[1]
-    assert "finish it as it is" in finish
-    assert cli.main(shlex.split(finish.partition("python -m zoo ")[2])) == 0
-    assert weights(here / "runs" / "tiny")["global_step"] == 6
 
 
 def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
@@ -326,23 +300,6 @@ def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
     assert not (here / "old").exists()
 
 
-def test_the_best_loss_is_restored_exactly_where_its_file_is_there(tmp_path, recipe):
-    before, after = (BestCheckpoint(TrainingRun(recipe(), folder=tmp_path)) for _ in range(2))
-    before.loss = 0.1
-    after.load_state_dict(before.state_dict())
-    assert after.loss == float("inf")
-    after.present = True
-    after.load_state_dict(before.state_dict())
-    assert after.loss == 0.1
-
-
-def test_a_folder_that_was_claimed_by_a_killed_launch_is_free(here, recipe):
-    (here / "mine").mkdir()
-    (here / "mine" / ".recipe.yaml.123.456").write_text("name: ha")
-    folder = fit(recipe(), out=here / "mine")
-    assert [path.name for path in folder.glob(".*")] == [".lock"]
-
-
 def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
     names = {"tiny": "tiny", "tiny-2": "tiny", "tiny-3": "tiny-3", "tiny_4": "tiny_4", "tiny5": "tiny5"}
     for age, (folder, name) in enumerate(names.items()):
@@ -437,25 +394,3 @@ def test_a_folder_that_another_process_begins_a_run_in_is_not_removed(here, reci
         fit(recipe(), out=here / "new")
     assert (here / "new").is_dir()
     held.release()
-
-
-def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
-    folder = fit(recipe("max_index", CONSTANT, "trainer.max_steps=4"))
-    reads, stored, alive = [], [], []
-    read, step = checkpoint_file._load, MaxIndexTask.training_step
-
-    def reading(file):
-        reads.append(file)
-        content = read(file)
-        stored.append(weakref.ref(content["state_dict"]["model.tokens.weight"]))
-        return content
-
-    def training(*given):
-        alive.append([weight() is not None for weight in stored])
-        return step(*given)
-
-    monkeypatch.setattr(checkpoint_file, "_load", reading)
-    monkeypatch.setattr(MaxIndexTask, "training_step", training)
-    fit(recipe("max_index", CONSTANT, "trainer.max_steps=6"), out=folder, resume=True)
-    # Restored, it is freed: it is three times the model.
-    assert len(reads) == 1 and alive == [[False]] * 2

@@ -45,13 +45,6 @@ def test_devices_and_accumulation_divide_the_batch(recipe):
     assert one.memory()[1] == 4 * parts.memory()[1]
 
 
-def test_show_prints_the_plan_below_the_recipe(recipe, tmp_path, capsys):
-    (tmp_path / "r.yaml").write_text(dump(recipe("max_index")))
-    assert cli.main(["show", str(tmp_path / "r.yaml")]) == 0
-    kinds = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[-4:]]
-    assert kinds == ["# parameters", "# tokens", "# sequences", "# memory of a device"]
-
-
 def test_show_prints_a_recipe_that_cannot_be_planned_here(recipe, tmp_path, capsys):
     (tmp_path / "r.yaml").write_text(dump(recipe("text", "data.tokenizer=no/such/folder/gone")))
     assert cli.main(["show", str(tmp_path / "r.yaml")]) == 0

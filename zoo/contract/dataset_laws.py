@@ -51,7 +51,7 @@ class DatasetSubject:
         if "cache" in [option.name for option in description.options]:
             data.setdefault("cache", str(cache))
         self.dataset = build_dataset(recipe_with(data).data)
-        data["sequence_length"] = max(LENGTH, 2 * self.dataset.shortest)
+        data["sequence_length"] = max(data["sequence_length"], 2 * self.dataset.shortest)
         self.source, self.again, self.other = (open_data(recipe_with(data, seed)) for seed in (0, 0, 1))
 
     def __str__(self) -> str:

@@ -1,5 +1,3 @@
-"""Computes angles in bf16, which is exact to 256."""
-
 import torch
 
 import zoo

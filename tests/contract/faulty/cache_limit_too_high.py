@@ -1,5 +1,3 @@
-"""Declares a limit of cached tokens and is inexact below it."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Adds the same to every score, which a softmax does not change."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""The constructor raises."""
-
 import zoo
 
 

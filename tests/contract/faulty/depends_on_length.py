@@ -1,5 +1,3 @@
-"""Depends on the length of the sequence and does not declare it."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Computes distances in bf16, which is exact to 256."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Counts the tokens of the window before a query, not those of its document."""
-
 import torch
 
 import zoo

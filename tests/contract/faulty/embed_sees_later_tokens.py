@@ -1,5 +1,3 @@
-"""`embed` adds the next token to each."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""`embed` returns vectors of twice the width."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Declares that it is for encoders and masks later keys."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Declares that it is for encoders, and its constructor refuses them."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Keeps a table of all pairs, whatever the block of queries."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Its table lacks a head."""
-
 import torch
 from torch import nn
 

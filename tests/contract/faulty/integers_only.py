@@ -1,5 +1,3 @@
-"""Uses positions as indices and fails with floats."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Rounds learned frequencies to the precision of the queries."""
-
 import torch
 from torch import nn
 

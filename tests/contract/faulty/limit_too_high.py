@@ -1,5 +1,3 @@
-"""Declares a limit above the length of its table."""
-
 import torch
 from torch import nn
 

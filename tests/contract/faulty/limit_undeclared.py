@@ -1,5 +1,3 @@
-"""Has a table of the trained length and declares no limit."""
-
 import torch
 from torch import nn
 

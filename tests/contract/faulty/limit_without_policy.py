@@ -1,5 +1,3 @@
-"""Ends at the trained length, and gives no option that chooses otherwise."""
-
 import torch
 from torch import nn
 

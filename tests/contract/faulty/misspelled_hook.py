@@ -1,5 +1,3 @@
-"""Scores fall with distance, or would: the hook `bias` is misspelled."""
-
 import zoo
 
 

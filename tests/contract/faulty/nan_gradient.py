@@ -1,5 +1,3 @@
-"""Divides zero by zero at padding and repairs the output but not the gradient."""
-
 import torch
 from torch import nn
 

@@ -1,5 +1,3 @@
-"""With positions [B,T] its angles lack an axis for the heads."""
-
 import torch
 
 import zoo

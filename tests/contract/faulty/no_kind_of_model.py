@@ -1,5 +1,3 @@
-"""Declares that it is for neither decoders nor encoders."""
-
 import zoo
 
 

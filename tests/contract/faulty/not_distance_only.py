@@ -1,5 +1,3 @@
-"""Declares `distance_only` and depends on the position of the key."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Declares that it is `fused` and computes its bias for all pairs at once."""
-
 import torch
 
 import zoo

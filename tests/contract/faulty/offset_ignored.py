@@ -1,5 +1,3 @@
-"""Counts queries from row 0, with a cache too."""
-
 import torch
 
 import zoo

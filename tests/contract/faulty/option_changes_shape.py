@@ -1,5 +1,3 @@
-"""An option listed in `after_training` decides the number of parameters."""
-
 from typing import Literal
 
 import torch

@@ -1,5 +1,3 @@
-"""Counts the padding of the first tokens as tokens while decoding."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Subtracts the mean of all tokens, with padding."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Has a parameter that nothing uses."""
-
 import torch
 from torch import nn
 
@@ -16,7 +14,7 @@ class ParameterUnused(zoo.Encoding):
     def __init__(self, size):
         super().__init__(size)
         self.slope = nn.Parameter(torch.ones(size.num_heads))
-        self.idle = nn.Parameter(torch.ones(size.num_heads))
+        self._idle = nn.Parameter(torch.ones(size.num_heads))
 
     def bias(self, head, q, k):
         return -self.slope[head] * (q - k).abs()

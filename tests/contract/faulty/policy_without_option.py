@@ -1,5 +1,3 @@
-"""Declares that an option decides what happens beyond the trained length, and has none."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Declares that it reads no positions, and does."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Takes the queries for the last rows; in a block of an encoder they are not."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""`rotate` returns queries of half the width."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Has a random buffer that is not in the state dict."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Draws positions in evaluation."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Changes a parameter by a random factor in each process."""
-
 import torch
 from torch import nn
 

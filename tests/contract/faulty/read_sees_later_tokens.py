@@ -1,5 +1,3 @@
-"""`read` uses the mean of all tokens."""
-
 from torch import nn
 
 import zoo

@@ -1,5 +1,3 @@
-"""Reads the value of a tensor in the forward pass, which torch.compile cannot follow."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Depends on distances alone and does not declare that it is relative."""
-
 import zoo
 
 

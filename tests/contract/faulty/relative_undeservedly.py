@@ -1,5 +1,3 @@
-"""Declares that it is relative and embeds positions."""
-
 import torch
 
 import zoo

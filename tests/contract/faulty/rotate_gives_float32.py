@@ -1,5 +1,3 @@
-"""`rotate` returns float32 whatever the precision of the model."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""Reads rows instead of positions, so that padding moves all tokens."""
-
 import torch
 from torch import nn
 

@@ -1,5 +1,3 @@
-"""`score` uses the next key."""
-
 import zoo
 
 

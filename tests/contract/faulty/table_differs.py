@@ -1,5 +1,3 @@
-"""The table differs from the pointwise bias."""
-
 import zoo
 
 

@@ -1,5 +1,3 @@
-"""Has its table in a module that is not an `Encoding`, where `to_empty` loses the values."""
-
 import torch
 from torch import nn
 

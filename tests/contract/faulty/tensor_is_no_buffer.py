@@ -1,5 +1,3 @@
-"""Has a tensor that is neither parameter nor buffer and stays on its device."""
-
 import torch
 
 import zoo

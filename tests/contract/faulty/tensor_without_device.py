@@ -1,5 +1,3 @@
-"""Creates a tensor without a device."""
-
 import torch
 
 import zoo

@@ -1,5 +1,3 @@
-"""`key_score` has another sign than `score`."""
-
 import zoo
 
 

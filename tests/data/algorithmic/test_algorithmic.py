@@ -105,16 +105,6 @@ def test_an_independent_solver_finds_every_answer(case):
                 assert solved(name, task, changes, prompt, answer) == answer
 
 
-def test_a_solver_would_notice_a_wrong_answer(cases):
-    """A solver never gives an answer in which one target is exchanged for its neighbour."""
-    for name, task, changes in cases:
-        for prompt, answer in examples(task, task.smallest + 7):
-            for place in range(len(answer))[task.asked]:
-                wrong = [*answer]
-                wrong[place] = 3 + (wrong[place] - 2) % task.symbols
-                assert solved(name, task, changes, prompt, wrong) != wrong, name
-
-
 def test_an_example_needs_as_many_tokens_as_its_size_says_and_no_more(cases):
     for name, task, changes in cases:
         for size in (task.smallest, task.smallest + 20, task.smallest + 40):

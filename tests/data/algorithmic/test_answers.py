@@ -1,6 +1,5 @@
 """Examples of any task as batches: their sizes, their layout, and their dependence on seed and split."""
 
-import pickle
 from collections import Counter
 
 import pytest
@@ -37,17 +36,6 @@ def test_tokens_and_targets_stand_where_a_loop_puts_them(usual):
             assert (batch["targets"][index] >= 0).sum() == len(asked) > 0
 
 
-def test_a_batch_is_its_examples_in_any_order(tasks):
-    for named in tasks:
-        dataset = answers(named)
-        order = [5, 3, 63, 3]
-        batch = dataset.batch(order)
-        for row, index in enumerate(order):
-            assert all(torch.equal(batch[name][row], dataset[index][name]) for name in ("tokens", "targets"))
-        with pytest.raises(IndexError):
-            dataset[64]
-
-
 def test_training_has_every_size_equally_often(tasks):
     for named in tasks:
         _, task = named
@@ -68,16 +56,6 @@ def test_evaluation_has_the_largest_size_that_fits_and_no_other(tasks):
             largest = max(size for size in range(task.smallest, length + 1) if task.tokens(size) <= length)
             assert {len(dataset.example(index)[0]) - 2 for index in range(64)} == {task.lengths(largest)[0]}
             assert dataset.batch(range(64))["tokens"].shape == (64, length)
-
-
-def test_an_example_is_a_function_of_seed_split_and_index(tasks):
-    for named in tasks:
-        first = answers(named).batch(range(20))
-        assert torch.equal(first["tokens"], answers(named, size=1000).batch(range(20))["tokens"])
-        again = pickle.loads(pickle.dumps(answers(named)))
-        assert torch.equal(first["tokens"], again.batch(range(20))["tokens"])
-        for other in ({"seed": 1}, {"split": "valid"}):
-            assert not torch.equal(first["tokens"], answers(named, **other).batch(range(20))["tokens"])
 
 
 def test_no_example_of_a_split_is_drawn_for_another(tasks):

@@ -117,14 +117,6 @@ def test_training_has_all_lengths_up_to_its_own_and_pads_them(source_of):
     assert all((row[end:] == 0).all() for row, end in zip(batch["tokens"], ends, strict=True))
 
 
-def test_only_training_depends_on_the_seed(source_of):
-    one, other = source_of(), source_of("seed=1")
-    for split, same in (("train", False), ("valid", True), ("test", True)):
-        first, second = (s.examples(split, 80, 8).batch(range(8))["tokens"] for s in (one, other))
-        assert torch.equal(first, second) == same
-        assert torch.equal(first, source_of().examples(split, 80, 8).batch(range(8))["tokens"])
-
-
 def test_the_splits_are_those_of_the_text(source_of):
     source = source_of()
     assert len({source.stream(split)[:50].tobytes() for split in ("train", "valid", "test")}) == 3
@@ -155,9 +147,3 @@ def test_the_fingerprint_tells_the_text_the_tokenizer_and_the_digits(source_of):
 def test_too_few_digits_are_refused():
     with pytest.raises(InputError, match=r"data\.digits"):
         resolve({"data": {"name": "passkey", "digits": 4}})
-
-
-def test_it_is_a_task_for_decoders_with_an_answer(source_of):
-    source = source_of()
-    assert source.recipe.task.name == "answering" and source.kind == "answers"
-    assert source.vocab_size == source.tokenizer.vocab_size

@@ -12,7 +12,6 @@ from zoo import registry
 from zoo.data.text import Corpus, files, tokens
 from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
-from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError
 
 TEXTS = {
@@ -55,19 +54,6 @@ def test_bytes_and_words_of_a_split_are_exact(tmp_path):
         words = sum(len(text.split()) + text.count("\n") for text in documents)
         assert cache.units.bytes_of(tokens).sum() == len("".join(documents).encode())
         assert cache.units.words_of(tokens, previous).sum() == words
-
-
-def test_the_stream_is_mapped_and_not_copied(tmp_path):
-    stream = opened(tmp_path).streams["train"]
-    assert not stream[5:50].flags.owndata and not stream[5:50].flags.writeable
-    assert stream[5:50].dtype == np.uint16
-    assert np.shares_memory(stream[5:50], stream[40:60])
-
-
-def test_a_stream_can_be_sent_to_another_process(tmp_path):
-    stream = opened(tmp_path).streams["train"]
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert (pool.apply(TokenStream.__getitem__, (stream, slice(3, 30))) == stream[3:30]).all()
 
 
 def test_a_second_opening_reads_no_token(tmp_path, monkeypatch):

@@ -1,8 +1,5 @@
 """Corpora: whole documents, exact text, and messages that help when there is none."""
 
-import hashlib
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +8,6 @@ from zoo import registry
 from zoo.data.text import SPLITS, wikitext
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
-
-REAL = Path(__file__).parents[4] / "shared/data"
 
 WIKI = {
     "train": (
@@ -103,29 +98,6 @@ class TestWikiText:
             assert read(corpus) == here
             assert corpus.newline_is_word
 
-    def test_without_files_and_network_there_is_one_message(self, no_network, tmp_path, capsys):
-        start = time.perf_counter()
-        with pytest.raises(InputError) as caught:
-            read(open_corpus(data("wikitext-103", tmp_path / "none")))
-        assert time.perf_counter() - start < 20
-        message = str(caught.value)
-        for part in ("wikitext-103", "reach", "Salesforce/wikitext", "data.root", "1.", "2."):
-            assert part in message
-        assert str(tmp_path / "none/wikitext-103") in message
-        assert len(caught.value.problems) == 1 and caught.value.__cause__ is None
-        assert capsys.readouterr() == ("", "")
-
-    def test_a_failed_download_is_reported_in_a_line(self, stand_in, monkeypatch, tmp_path):
-        import datasets
-
-        def fail(*arguments, **options):
-            raise OSError("no space left on device\nand a long story")
-
-        monkeypatch.setattr(datasets, "load_dataset", fail)
-        with pytest.raises(InputError, match="no space left on device\n") as caught:
-            read(open_corpus(data("wikitext-2", tmp_path / "none")))
-        assert "long story" not in str(caught.value)
-
     def test_one_wikitext_is_not_read_as_the_other(self, wiki, no_network):
         with pytest.raises(InputError, match="the folder that contains wikitext-103/"):
             read(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
@@ -138,22 +110,6 @@ class TestWikiText:
     def test_the_default_root_is_ZOO_DATA(self, wiki, monkeypatch):
         monkeypatch.setenv("ZOO_DATA", str(wiki))
         assert next(open_corpus(data("wikitext-2", None)).documents("test")) == WIKI["test"]
-
-    @pytest.mark.skipif(not (REAL / "wikitext-2").is_dir(), reason="the real corpus is not here")
-    def test_the_counts_of_the_real_wikitext_2(self):
-        corpus = open_corpus(data("wikitext-2", REAL))
-        counted, types = {}, {"<eos>"}
-        for split in SPLITS:
-            documents = list(corpus.documents(split))
-            file = REAL / f"wikitext-2/wiki.{split}.tokens"
-            joined = hashlib.sha256("".join(documents).encode()).digest()
-            assert joined == hashlib.sha256(file.read_bytes()).digest()
-            words = sum(len(document.encode().split()) + document.count("\n") for document in documents)
-            counted[split] = (len(documents), words)
-            if split == "train":
-                types |= {word for document in documents for word in document.split()}
-        assert counted == {"train": (600, 2_088_628), "valid": (60, 217_646), "test": (60, 245_569)}
-        assert len(types) == 33_278
 
 
 def all_of(splits):

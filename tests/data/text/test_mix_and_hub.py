@@ -5,14 +5,12 @@ import json
 import pytest
 
 from zoo.cli import main
-from zoo.contract.dataset_laws import LAWS, DatasetSubject
 from zoo.data.text import SPLITS
 from zoo.data.text.datasets import Hub, Mix
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
 from zoo.errors import InputError
 from zoo.recipe import resolve
-from zoo.registry import datasets as registered
 
 
 def sample(seed, documents=60, words=80):
@@ -58,15 +56,6 @@ class TestMix:
     def test_the_same_twice_is_refused(self):
         with pytest.raises(InputError, match="named twice"):
             mix([open_sample(9, 60, 0), open_sample(9, 60, 0)], [1, 1])
-
-    def test_the_laws_of_datasets_hold(self, tmp_path):
-        options = {"of": [sample(0), sample(1)], "weights": [2, 1], "vocab_size": 300}
-        subject = DatasetSubject(registered.describe("mix"), options, tmp_path)
-        for law in LAWS:
-            if law.does_not_apply(subject):
-                continue  # it is for questions alone
-            findings = list(law.trial(subject))
-            assert findings and all(one.passed for one in findings), (law.name, findings)
 
     def test_one_tokenizer_for_all(self, tmp_path):
         tokens = Mix(of=(sample(0), sample(1)), cache=str(tmp_path), vocab_size=300).tokens()
@@ -120,18 +109,6 @@ class TestHub:
         assert part.identity != fetched.identity
         with pytest.raises(InputError, match=r"data\.name: .* is not available: Unknown split"):
             text_of(Hub(**options, split="tran[:20%]").corpus())
-
-    def test_no_network_is_one_message(self, monkeypatch, tmp_path, capsys):
-        import datasets
-        import huggingface_hub
-
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
-        with pytest.raises(InputError) as caught:
-            text_of(Hub(id="someone/stories").corpus())
-        (problem,) = caught.value.problems
-        assert problem.key == "data.name" and "someone/stories is not available" in problem.message
-        assert "save_to_disk" in problem.message and capsys.readouterr() == ("", "")
 
 
 def test_hub_without_an_id_is_refused(capsys):

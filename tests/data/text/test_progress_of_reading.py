@@ -7,7 +7,6 @@ import pytest
 from zoo import console
 from zoo.data.text.cache import open_cache
 from zoo.data.text.files import open_text
-from zoo.data.text.hub import open_hub
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
 
@@ -17,17 +16,6 @@ def corpus(tmp_path):
     """A mixture whose documents are divided by their hashes, which reads them three times more."""
     (tmp_path / "own.jsonl").write_text("".join(f'{{"text": "Document number {i}."}}\n' for i in range(60)))
     return mix([open_text(tmp_path / "own.jsonl"), open_sample(20, 60, 0)], [1, 1])
-
-
-def test_every_pass_over_a_corpus_shows_a_bar_at_once(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    open_cache(lambda: corpus, 270, tmp_path / "cache")
-    drawn = capsys.readouterr().err
-    passes = ("reading text", "reading sample", "learning 270 tokens from mix", "tokenizing mix")
-    places = [drawn.index(f"{one}: 0.00B") for one in passes]
-    assert min(places) < 100
-    open_cache(lambda: corpus, 270, tmp_path / "cache")
-    assert capsys.readouterr().err == ""
 
 
 def test_a_log_gets_whole_lines(corpus, tmp_path, monkeypatch, capsys):
@@ -42,21 +30,3 @@ def test_other_processes_show_nothing(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
     open_cache(lambda: corpus, 270, tmp_path / "cache")
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_dataset_that_is_fetched_shows_the_bars_of_datasets(tmp_path, monkeypatch, capsys, rank):
-    import datasets
-
-    (tmp_path / "repository").mkdir()
-    (tmp_path / "repository/train.jsonl").write_text('{"text": "A document."}\n' * 9)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("RANK", str(rank))
-    datasets.enable_progress_bars()
-    open_hub(str(tmp_path / "repository"), None, None, None, None, "text").split()
-    drawn = capsys.readouterr().err
-    if rank:
-        assert drawn == ""
-    else:
-        assert drawn.startswith(f"reading {tmp_path}") and "train split: 9 examples" in drawn

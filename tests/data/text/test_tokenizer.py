@@ -79,10 +79,6 @@ def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
         assert (again.encode(text) == tokenizer.encode(text)).all()
 
 
-def test_the_smallest_vocabulary_is_the_bytes_and_the_special_tokens():
-    assert train_tokenizer(TEXTS, 258).vocab_size == 258
-
-
 def test_a_vocabulary_with_gaps_reaches_to_its_largest_id(tokenizer, tmp_path):
     content = json.loads(tokenizer.tokenizer.to_str())
     vocabulary = content["model"]["vocab"]

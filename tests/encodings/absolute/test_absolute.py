@@ -72,14 +72,6 @@ def test_interpolate_stretches_the_table_over_the_sequence(size_of, agree):
         agree(got[p], expected, encoding="learned", against="loop over the stretched table")
 
 
-def test_interpolate_goes_over_the_end_of_the_table_without_a_step(size_of):
-    encoding = Learned(size_of(length=16), beyond="interpolate")
-    at_the_end = rows(encoding, torch.arange(16))
-    assert torch.equal(at_the_end, encoding.table)
-    just_past = rows(encoding, torch.cat((torch.arange(15), torch.tensor([15.001]))))
-    torch.testing.assert_close(just_past, at_the_end, rtol=0, atol=1e-4)
-
-
 def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
     model = model_of({"name": "learned", "table_length": 24}, length=16)
     assert model.encoding.max_length == 24
@@ -100,10 +92,3 @@ def test_without_positions_an_encoder_knows_no_order(model_of, tokens):
     model, row = model_of("none", "encoder"), tokens(1, 10)
     order = torch.randperm(10)
     torch.testing.assert_close(model(row[:, order]), model(row)[:, order], rtol=0, atol=1e-5)
-
-
-def test_without_positions_a_decoder_still_does(model_of, tokens):
-    model, row = model_of("none"), tokens(1, 10)
-    order = torch.tensor([1, 0, *range(2, 10)])
-    # One layer sees a set; the second sees the outputs for its members.
-    assert (model(row[:, order])[:, -1] - model(row)[:, -1]).abs().max() > 1e-3

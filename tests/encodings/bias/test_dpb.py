@@ -111,20 +111,6 @@ def test_the_network_runs_once_for_each_distance(place, distances, size_of, monk
         assert seen == [distances] * 2
 
 
-def test_an_encoder_can_tell_its_sides_apart(size_of):
-    encoding = DynamicPositionBias(size_of(causal=False))
-    distance = torch.tensor([0.0, 3.0])
-    one, other = encoding.at(distance), encoding.at(-distance)
-    assert torch.equal(one[0], other[0])
-    assert (one[1] != other[1]).all()
-
-
-def test_it_is_finite_at_far_distances(size_of):
-    for options in OPTIONS:
-        encoding = DynamicPositionBias(size_of(), **options)
-        assert encoding.at(torch.tensor([100_000.0, -100_000.0])).isfinite().all()
-
-
 def test_one_network_of_a_quarter_of_the_model_width_serves_all_layers(model_of):
     model = model_of("dpb", num_layers=3)
     shapes = [tuple(p.shape) for n, p in model.named_parameters() if n.startswith("encoding.")]

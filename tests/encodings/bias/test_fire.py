@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from zoo.encodings.base import AttentionContext, per_query_and_key
 from zoo.encodings.bias import fire
 from zoo.encodings.bias.fire import FIRE
-from zoo.errors import InputError
 
 HEADS = 6
 
@@ -73,17 +72,6 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
     assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
 
 
-def test_each_sequence_of_a_batch_has_its_own_positions(size_of, agree):
-    encoding = FIRE(size_of(), threshold=4.0)
-    # Left padding of three tokens, and a sequence that begins far off.
-    pos = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4], [90, 91, 92, 93, 94, 95, 96, 97]])
-    table = encoding.bias_table(AttentionContext(pos[:, 5:], pos, 5), HEADS)
-    for one, its in zip(table, pos.tolist(), strict=True):
-        past = torch.tensor(its)[None] <= torch.tensor(its[5:])[:, None]
-        expected = formula(encoding, its[5:], its)
-        agree(one * past, expected, encoding="fire", against="loop over the formula of the paper")
-
-
 def test_it_starts_as_published(size_of):
     encoding = FIRE(size_of(length=2048))
     assert encoding.c.item() == pytest.approx(0.1)
@@ -103,28 +91,6 @@ def test_training_meets_both_sides_of_l_at_any_length(size_of):
         assert (share[~below].diff() < 0).all() and (share[~below] < share[0]).all()
 
 
-def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
-    encoding = FIRE(size_of(), threshold=100.0)
-    near, moved, beyond = (
-        encoding.bias_table(AttentionContext(pos, pos), HEADS).tril()
-        for pos in (torch.arange(20), torch.arange(20) + 80, torch.arange(20) + 500)
-    )
-    torch.testing.assert_close(moved, near, rtol=0, atol=1e-6)
-    assert (beyond - near).abs().max() > 1e-3
-
-
-def test_the_input_of_the_network_lies_between_0_and_1_at_any_length(size_of):
-    encoding = FIRE(size_of(), threshold=512.0)
-    q = torch.tensor([0.0, 511.0, 513.0, 100_000.0])[:, None]
-    share = encoding.share(q, torch.cat((torch.zeros_like(q), q), 1))
-    assert (share[:, 1] == 0).all()
-    assert (share >= 0).all() and (share <= 1).all()
-    # The first token, seen from beyond L, is always as far as can be.
-    torch.testing.assert_close(share[2:, 0], torch.ones(2), rtol=0, atol=1e-5)
-    table = encoding.bias_table(AttentionContext(q[:, 0], torch.arange(4.0)), HEADS)
-    assert table.isfinite().all()
-
-
 def test_a_learned_number_may_pass_through_zero(size_of):
     for broken in ("c", "multiple"):
         encoding, pos = FIRE(size_of()), torch.arange(12)
@@ -136,37 +102,11 @@ def test_a_learned_number_may_pass_through_zero(size_of):
         assert all(p.grad.isfinite().all() for p in encoding.parameters())
 
 
-def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
-    model, row = (
-        model_of({"name": "fire", "threshold": 4.0}, window=3, large_weights=False).train(),
-        tokens(4, 16),
-    )
-    F.cross_entropy(model(row).flatten(0, 1), row.roll(-1, 1).flatten()).backward()
-    grads = {n: p.grad for n, p in model.named_parameters() if n.startswith("encoding.")}
-    assert len(grads) == 2 * 5
-    assert all(grad.isfinite().all() and grad.any() for grad in grads.values())
-
-
 def test_layers_share_it_with_the_option_shared(model_of):
     for shared, instances in ((False, 3), (True, 1)):
         stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
         assert len({id(stack.layer(layer).encodings[0]) for layer in range(3)}) == instances
         assert len(stack.slots[0]) == instances
-
-
-def test_it_is_computed_in_float32(size_of):
-    for learns in (False, True):
-        encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(20)
-        with torch.set_grad_enabled(learns):
-            expected = encoding.bias_table(AttentionContext(pos, pos), HEADS)
-            with torch.autocast("cpu", torch.bfloat16):
-                actual = encoding.bias_table(AttentionContext(pos, pos), HEADS)
-        assert torch.equal(actual, expected)
-
-
-def test_an_encoder_is_refused(recipe):
-    with pytest.raises(InputError, match="'fire' is not for an encoder"):
-        recipe("max_index", "model.encoding=fire")
 
 
 @pytest.mark.parametrize(("activation", "first"), [("relu", 0), ("leaky_relu", 13)])

@@ -35,14 +35,6 @@ def test_without_masked_heads_it_is_none(kind, model_of, tokens, agree):
     agree(got, model_of("none", kind)(row), encoding="hard_alibi", against="none, no head masked")
 
 
-def test_the_first_of_its_heads_copies_its_own_value(size_of):
-    context = AttentionContext(torch.arange(9), torch.arange(9))
-    table = HardALiBi(size_of()).bias_table(context, HEADS)
-    weights = (torch.randn(HEADS, 9, 9) + table).masked_fill(~context.allowed(), -math.inf).softmax(-1)
-    assert torch.equal(weights[0], torch.eye(9))
-    assert [int((row > 0).sum()) for row in weights[:, -1]] == [1, 2, 3, 9, 9, 9]
-
-
 def test_half_of_the_heads_are_masked_by_default(size_of):
     farthest = HardALiBi(size_of(d_model=64, num_heads=16)).farthest
     assert farthest.tolist() == [*range(8), *[math.inf] * 8]

@@ -96,21 +96,6 @@ def test_it_tends_to_none_as_r1_tends_to_0(kernel, model_of, tokens, agree):
     agree(logits, none, encoding="kerple", against="none, as r1 tends to 0")
 
 
-@KERNELS
-def test_the_smallest_and_the_largest_distance(kernel, size_of):
-    encoding = KERPLE(size_of(causal=False), kernel=kernel)
-    head, zero = torch.arange(HEADS)[:, None], torch.tensor([0])
-    distance = torch.tensor([0, 1, 10, 1000, 100_000])
-    bias = encoding.bias(head, distance, zero)
-    assert bias.isfinite().all()
-    assert (bias[:, 0] == 0).all()
-    assert (bias.diff(dim=-1) < 0).all()
-    assert torch.equal(encoding.bias(head, -distance, zero), bias)
-    assert torch.equal(encoding.bias(head, distance + 100_000, zero + 100_000), bias)
-    bias.sum().backward()
-    assert all(p.grad.isfinite().all() for p in encoding.parameters())
-
-
 def test_all_layers_share_two_numbers_a_head(model_of):
     model = model_of("kerple", num_layers=3)
     shapes = [tuple(p.shape) for n, p in model.named_parameters() if n.startswith("encoding.")]

@@ -47,30 +47,6 @@ def test_attention_is_that_of_the_published_formula(size_of, agree):
     )
 
 
-def test_heads_fall_at_the_ratios_of_the_paper(size_of):
-    encoding = Sandwich(size_of(num_heads=4))
-    bias = encoding.at(torch.tensor([1.0, 7.0, 300.0]))
-    for h in range(4):
-        torch.testing.assert_close(bias[:, h] * (h + 1), bias[:, 0])
-    # The first head is the most local, as with ALiBi, and all of them look back less and less.
-    assert (bias < 0).all()
-    assert (bias.diff(dim=0) < 0).all()
-
-
-def test_the_smallest_and_the_largest_distance(size_of):
-    encoding = Sandwich(size_of(causal=False), dim=128)
-    distance = torch.tensor([0.0, 1.0, 100_000.0])
-    bias = encoding.at(distance)
-    assert (bias[0] == 0).all()
-    assert torch.equal(encoding.at(-distance), bias)
-    # Each of the 64 cosines lies between -1 and 1.
-    assert (bias >= -128 / encoding.ratio).all() and (bias <= 0).all()
-
-
-def test_it_has_no_parameters(size_of):
-    assert list(Sandwich(size_of()).state_dict()) == []
-
-
 def test_an_odd_width_is_refused(model_of):
     for dim in (0, 7, -2):
         with pytest.raises(

@@ -56,27 +56,6 @@ def test_the_bias_starts_alike_at_every_gain(size_of):
     torch.testing.assert_close(tables[0], tables[2])
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_near_distances_have_their_own_buckets_and_far_ones_share_one(causal, size_of):
-    encoding = T5Bias(size_of(causal=causal))
-    bucket = encoding.bucket(torch.arange(10_000))
-    one_way = 32 if causal else 16
-    assert bucket[: one_way // 2].tolist() == list(range(one_way // 2))
-    assert (bucket.diff() >= 0).all()
-    assert (bucket[128:] == one_way - 1).all()
-    if not causal:
-        # The other direction has buckets of its own.
-        assert set(bucket.tolist()) & set(encoding.bucket(-torch.arange(1, 10_000)).tolist()) == set()
-
-
-def test_bias_is_a_row_of_the_table_times_the_gain(size_of):
-    encoding = T5Bias(size_of(causal=False))
-    bias = encoding.bias_table(AttentionContext(torch.arange(20), torch.arange(20), causal=False), 6)
-    for i, j in ((0, 0), (19, 0), (0, 19), (7, 3)):
-        row = int(encoding.bucket(torch.tensor(i - j)))
-        assert torch.equal(bias[:, i, j], encoding.gain * encoding.table[row])
-
-
 def test_one_table_serves_all_layers(model_of):
     model = model_of("t5", num_layers=3)
     assert [name for name, _ in model.named_parameters() if "encoding" in name] == [

@@ -1,7 +1,5 @@
 """DeBERTa's buckets and scores against those of `transformers`."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -100,27 +98,6 @@ def attention(published, ours, terms, buckets, far):
     return theirs
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
-    encoding = with_large_weights(DeBERTa(size_of(causal=causal), position_buckets=4, max_distance=6))
-    length, pos = 9, torch.arange(9)
-    q, k = torch.randn(B, H, length, D), torch.randn(B, H, length, D)
-    # Counted by hand: 0, 1, 2, then ceil(log(d/2) / log(5/2)) + 2, from 5 on the last.
-    bucket = {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 3, 7: 3, 8: 3}
-    rows = F.layer_norm(encoding.table, (E,), eps=1e-7)
-    expected = torch.zeros(B, H, length, length)
-    for h in range(H):
-        part = slice(h * D, (h + 1) * D)
-        for i in range(length):
-            for j in range(i + 1 if causal else length):
-                step = bucket[abs(i - j)]
-                row = step if causal else 4 + (step if i >= j else -step)
-                key, query = encoding.keys[part] @ rows[row], encoding.queries[part] @ rows[row]
-                expected[:, h, i, j] = (q[:, h, i] @ key + k[:, h, j] @ query) / math.sqrt(3 * D)
-    got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
-    agree(got.tril() if causal else got, expected, encoding="deberta", against="formula: by a loop")
-
-
 @pytest.mark.parametrize(("causal", "buckets"), [(True, 256), (False, 32)], ids=["decoder", "encoder"])
 def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets, size_of):
     """A row without a gradient at 512 tokens keeps its random start, and would be noise beyond."""
@@ -136,22 +113,6 @@ def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets
     assert trained.sum() >= len(trained) - 1
     for length in (513, 1024, 2048):
         assert not (read(length) & ~trained).any(), f"at {length} tokens"
-
-
-def test_a_block_of_queries_has_the_rows_of_all(size_of):
-    for causal in (True, False):
-        encoding, pos = with_large_weights(DeBERTa(size_of(causal=causal))), torch.arange(20)
-        q, context = torch.randn(B, H, 20, D), AttentionContext(pos, pos, causal=causal)
-        part = context.queries(5, 9)
-        rows = encoding.score(q[:, :, 5:9], q[:, :, : part.num_keys], part)
-        whole = encoding.score(q, q, context)[:, :, 5:9, : part.num_keys]
-        torch.testing.assert_close(rows, whole, rtol=0, atol=1e-5)
-
-
-def test_it_combines_with_biases_and_not_with_rotations(model_of, tokens):
-    assert model_of(["deberta", "alibi"])(tokens(1, 5)).isfinite().all()
-    with pytest.raises(InputError, match="'rope' and 'deberta' cannot be combined"):
-        model_of(["rope", "deberta"])
 
 
 def test_impossible_options_are_refused(model_of):

@@ -59,13 +59,3 @@ def test_each_layer_has_its_own_tables_which_its_heads_share(model_of):
     assert tables == [
         (f"encoding.slots.0.{layer}.{table}", (33, 8)) for layer in range(2) for table in ("keys", "values")
     ]
-
-
-def test_distances_beyond_the_last_share_a_vector(size_of):
-    encoding = Shaw(size_of(causal=False), max_distance=2)
-    pos = torch.arange(8)
-    q = torch.randn(1, 6, 8, 8)
-    score = encoding.score(q, q, AttentionContext(pos, pos, causal=False))
-    assert torch.equal(score[..., 7, :6], score[..., 7, :1].expand(-1, -1, 6))
-    assert torch.equal(score[..., 0, 2:], score[..., 0, 7:].expand(-1, -1, 6))
-    assert (score[..., 4, 2:7].diff(dim=-1).abs().amax((0, 1)) > 0).all()

@@ -60,49 +60,10 @@ def test_the_equation_of_the_paper(causal, clamp, first, made, agree):
 def test_the_equation_at_any_positions(causal, clamp, made, agree):
     encoding = made(causal, clamp=clamp)
     q, k = torch.randn(B, H, T, D), torch.randn(B, H, T, D)
-    pos = torch.stack((torch.arange(T) * 1.5 + 0.25, torch.rand(T) * 40))
+    pos = torch.stack((torch.arange(T) * 1.5 + 2**17 + 0.25, torch.rand(T) * 40))
     got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
     expected = equation(encoding, q, k, pos, pos)
     agree(got, expected, encoding="transformer_xl", against="formula at positions between whole numbers")
-
-
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-def test_both_paths_to_the_products_agree(causal, made):
-    encoding = made(causal)
-    q, k, pos = torch.randn(B, H, 200, D), torch.randn(B, H, 200, D), torch.arange(200)
-    laid_out, computed = (
-        encoding.score(q, k, AttentionContext(at, at, causal=causal, consecutive=consecutive))
-        for at, consecutive in ((pos, True), (pos.expand(B, -1) + 5000, False))
-    )
-    seen = AttentionContext(pos, pos, causal=causal).allowed()
-    torch.testing.assert_close(laid_out * seen, computed * seen, rtol=0, atol=5e-4)
-
-
-def test_a_block_of_queries_has_the_rows_of_all(made):
-    q, k, pos = torch.randn(B, H, T, D), torch.randn(B, H, T, D), torch.arange(T)
-    for causal in (True, False):
-        encoding, context = made(causal), AttentionContext(pos, pos, causal=causal, consecutive=True)
-        part = context.queries(5, 9)
-        rows = encoding.score(q[:, :, 5:9], k[:, :, : part.num_keys], part)
-        whole = encoding.score(q, k, context)[:, :, 5:9, : part.num_keys]
-        seen = part.allowed()
-        torch.testing.assert_close(rows * seen, whole * seen, rtol=0, atol=1e-5)
-
-
-def test_padding_changes_nothing(model_of, tokens):
-    """A padded sequence uses the path over positions, an unpadded one the path over rows."""
-    for options in ({}, {"clamp": 3}):
-        for kind in ("decoder", "encoder"):
-            model = model_of({"name": "transformer_xl", **options}, kind)
-            row = tokens(1, 9)
-            padded = torch.cat((tokens(1, 4), row), 1)
-            got = model(padded, torch.arange(13)[None] >= 4)[:, 4:]
-            torch.testing.assert_close(got, model(row), rtol=0, atol=1e-5)
-
-
-def test_an_encoder_knows_left_from_right(model_of, tokens):
-    model, row = model_of("transformer_xl", "encoder"), tokens(1, 10)
-    assert (model(row.flip(1)).flip(1) - model(row)).abs().max() > 1e-2
 
 
 def test_it_needs_an_even_width(model_of):

@@ -9,7 +9,6 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.contextual.cable import CABLE
 from zoo.encodings.stack import LayerEncodings
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -114,13 +113,6 @@ def test_it_starts_as_released(size_of):
     assert not cable.steps.bias.any()
 
 
-def test_with_a_rotation_it_needs_the_scale_of_a_head(model_of, tokens):
-    assert model_of(["rope", {"name": "cable", "scale": "head"}])(tokens(1, 5)).isfinite().all()
-    assert model_of(["cable", "alibi"])(tokens(1, 5)).isfinite().all()
-    with pytest.raises(InputError, match="'rope' and 'cable' cannot be combined"):
-        model_of(["rope", "cable"])
-
-
 @pytest.mark.parametrize(("causal", "weighted"), [(True, True), (False, False)])
 def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
     """s_h = m_h everywhere and g = 1, so that the sum is m_h |i - j|."""
@@ -136,34 +128,3 @@ def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
     expected = alibi.bias_table(AttentionContext(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
     got = score_of(cable, torch.randn(B, T, E))
     agree(got, expected, encoding="cable", against="identity: constant steps are alibi")
-
-
-def test_padding_adds_no_distance(size_of):
-    cable = with_large_weights(CABLE(size_of(causal=False)))
-    x = torch.randn(1, T, E)
-    keep = torch.ones(1, T, dtype=torch.bool)
-    keep[:, 4:7] = False
-    rest = score_of(cable, x[keep][None])
-    got = score_of(cable, x, keep=keep)[0][:, keep[0]][..., keep[0]]
-    torch.testing.assert_close(got[None], rest, rtol=0, atol=1e-5)
-
-
-def test_steps_and_sums_stay_in_float32(size_of):
-    cable = with_large_weights(CABLE(size_of()))
-    x = torch.randn(1, 1200, E).bfloat16()
-    exact = score_of(cable, x.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        low = score_of(cable, x)
-    assert low.dtype == torch.float32
-    assert exact.abs().max() > 300
-    assert torch.equal(low, exact)
-
-
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-def test_a_block_of_queries_has_the_rows_of_all(causal, size_of):
-    cable = with_large_weights(CABLE(size_of(causal=causal)))
-    x, pos = torch.randn(B, T, E), torch.arange(T)
-    context = AttentionContext(pos, pos, causal=causal, features=cable.read(x))
-    q = torch.zeros(B, H, T, D)
-    rows = cable.score(q[:, :, 5:9], q, context.queries(5, 9))
-    assert torch.equal(rows, cable.score(q, q, context)[:, :, 5:9, : 9 if causal else T])

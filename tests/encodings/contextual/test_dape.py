@@ -6,14 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo import registry
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import geometric_slopes
 from zoo.encodings.contextual import dape as module
-from zoo.encodings.contextual.dape import REFUSED, SLOPE
+from zoo.encodings.contextual.dape import SLOPE
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
-from zoo.models.cache import Cache
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -22,24 +20,6 @@ B, H, T, D, HIDDEN = 2, 4, 9, 6, 5
 
 def dape(of="alibi", **options):
     return {"name": "dape", "of": of, **options}
-
-
-def names_of_biases():
-    """The encodings that add a bias and do nothing else, as their classes say."""
-
-    def overrides(cls, hooks):
-        return any(getattr(cls, hook) is not getattr(Encoding, hook) for hook in hooks)
-
-    for name in registry.encodings.names():
-        described, cls = registry.encodings.describe(name), registry.encodings.load(name)
-        alone = not described.wrapping
-        adds = overrides(cls, ("bias", "bias_table")) and not overrides(cls, REFUSED)
-        if alone and adds and described.decoder and not cls.replaces:
-            yield name
-
-
-BIASES = list(names_of_biases())
-assert {"alibi", "t5"} <= set(BIASES)
 
 
 def mlp(encoding, numbers):
@@ -133,27 +113,6 @@ def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):
         agree(model(row), plain(row), encoding="dape", against="the bias itself, MLP of zeros")
 
 
-@pytest.mark.parametrize(
-    "of", [*BIASES, "none", {"name": "randomized", "of": "alibi", "evaluation": "plain"}]
-)
-def test_around_every_bias(of, model_of, tokens):
-    model, row = model_of(dape(of)), tokens(2, 14)
-    whole = model(row)
-    # Causal, with a cache and without.
-    changed = row.clone()
-    changed[:, 9:] = (changed[:, 9:] + 1) % 29
-    torch.testing.assert_close(model(changed)[:, :9], whole[:, :9], rtol=0, atol=1e-5)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 4, 3], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
-    # And every parameter learns.
-    keep = torch.arange(14)[None] >= torch.tensor([[0], [4]])
-    F.cross_entropy(model.train()(row, keep)[keep], row.roll(-1, 1)[keep]).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
-        assert parameter.grad.any(), name
-
-
 def test_each_layer_has_its_own_network(model_of):
     shapes = {
         name: tuple(parameter.shape)
@@ -165,10 +124,6 @@ def test_each_layer_has_its_own_network(model_of):
     assert shapes == {
         f"encoding.slots.0.{layer}.{name}": shape for layer in range(2) for name, shape in expected.items()
     }
-
-
-def test_without_a_bias_the_network_sees_the_scores_alone(model_of):
-    assert model_of(dape("none")).encoding.slots[0][0].inner.weight.shape == (32, 6)
 
 
 def test_scores_far_away_stay_in_float32(size_of):
@@ -190,11 +145,6 @@ def test_an_encoding_that_does_more_than_add_a_bias_is_refused(model_of):
     for of in ("rope", "sinusoidal", "shaw"):
         with pytest.raises(InputError, match=f"encoding 'dape': '{of}' does more than add a bias"):
             model_of(dape(of))
-
-
-def test_it_is_for_decoders(recipe):
-    with pytest.raises(InputError, match="encoding 'dape' is not for an encoder"):
-        recipe("masked", "model.encoding={name: dape, of: alibi}")
 
 
 @pytest.mark.parametrize("block", [0, 60], ids=["pair by pair", "12 pairs"])

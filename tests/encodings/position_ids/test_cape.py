@@ -108,31 +108,10 @@ def test_the_mean_is_that_of_the_real_tokens(left, size_of, model_of, tokens):
     torch.testing.assert_close(padded[keep][None], model(row), rtol=0, atol=1e-5)
 
 
-def test_centred_it_does_not_know_where_a_sequence_begins(model_of, tokens):
-    model, row = model_of(cape(centred=True)), tokens(2, T)
-    assert model.encoding.slots[0][0].relative
-    torch.testing.assert_close(model(row, positions=torch.arange(T) + 900), model(row), rtol=0, atol=1e-5)
-    assert (model(row) - model_of("sinusoidal")(row)).abs().max() > 1e-2
-
-
 def test_centred_it_needs_the_full_sequence(model_of, tokens):
     model = model_of(cape(centred=True))
     with pytest.raises(ValueError, match="run it without a cache"):
         model(tokens(1, 4), cache=Cache(model.num_layers))
-
-
-@pytest.mark.parametrize("of", ["rope", "alibi"])
-def test_for_a_relative_encoding_the_mean_cancels(of, model_of, tokens):
-    row, plain, centred = tokens(2, T), model_of(cape(of)), model_of(cape(of, centred=True))
-    for one, other in ((plain.train(), centred.train()), (plain.eval(), centred.eval())):
-        torch.manual_seed(3)
-        expected = one(row)
-        torch.manual_seed(3)
-        assert torch.equal(other(row), expected)
-    # It does cancel: at centred positions the wrapped encoding gives the same.
-    moved = model_of(of)(row, positions=torch.arange(T) - (T - 1) / 2)
-    torch.testing.assert_close(moved, centred(row), rtol=0, atol=1e-5)
-    assert centred.encoding.max_cached_length is None
 
 
 def test_impossible_specs_are_refused(model_of):

@@ -7,7 +7,6 @@ from math import comb, floor
 import pytest
 import torch
 
-from zoo.encodings.position_ids.randomized import Randomized
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
@@ -71,14 +70,6 @@ def test_learned_needs_a_row_for_each_position(model_of, tokens, agree):
             model_of(randomized(too_short, max_position=300))
 
 
-def test_draws_rise_without_repeats_within_the_range(draws):
-    for length, most in ((1, 3), (16, 16), (16, 17), (16, 2048)):
-        got = draws(50, length, most)
-        assert got.dtype == torch.int64
-        assert (got[:, 1:] > got[:, :-1]).all()
-        assert got.min() >= 0 and got.max() < most
-
-
 def test_every_choice_of_positions_is_as_likely(draws):
     """5 over 2 are 10 choices; a count has the standard deviation sqrt(n p (1 - p)) = 24."""
     count = 6400
@@ -86,13 +77,6 @@ def test_every_choice_of_positions_is_as_likely(draws):
     assert set(seen) == set(itertools.combinations(range(5), 2))
     for times in seen.values():
         assert abs(times - count / 10) < 4 * (count * 0.1 * 0.9) ** 0.5
-
-
-def test_one_draw_serves_the_batch(size_of):
-    encoding = build_encoding(randomized(), size_of()).train()
-    assert encoding.positions(torch.arange(8), batch=64).shape == (8,)
-    same, *others = encoding.positions(torch.arange(8).expand(5, 8), batch=5)
-    assert all(torch.equal(same, other) for other in others)
 
 
 def test_a_shorter_sequence_of_a_batch_draws_from_the_full_range(size_of):
@@ -121,28 +105,6 @@ def test_all_layers_share_a_draw_or_draw_for_themselves(of, model_of):
 # Outside training.
 
 
-@pytest.mark.parametrize(("evaluation", "of"), [("draw", "rope"), ("draw", "shaw"), ("spread", "rope")])
-def test_the_same_tokens_give_the_same_result(of, evaluation, model_of, tokens):
-    spec, row = randomized(of, evaluation=evaluation), tokens(2, 12)
-    model = model_of(spec)
-    state = torch.get_rng_state()
-    first = model(row)
-    assert torch.equal(model(row), first)
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(99)
-    assert torch.equal(model_of(spec)(row), first)
-
-
-def test_the_rest_of_the_batch_changes_nothing(model_of, tokens):
-    for evaluation in ("draw", "spread", "plain"):
-        model, short, long = model_of(randomized(evaluation=evaluation)), tokens(1, 9), tokens(1, 14)
-        alone = model(short)
-        keep = torch.arange(14)[None] >= torch.tensor([[5], [0]])
-        together = model(torch.cat((torch.cat((tokens(1, 5), short), 1), long)), keep)
-        torch.testing.assert_close(together[:1, 5:], alone, rtol=0, atol=1e-5)
-        torch.testing.assert_close(together[1:], model(long), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("draw", ["once", "layer"])
 def test_the_evaluation_draw_is_a_draw_for_each_length(draw, size_of):
     encodings = [
@@ -159,23 +121,6 @@ def test_the_evaluation_draw_is_a_draw_for_each_length(draw, size_of):
     assert torch.equal(rows[0][3], rows[1][3]) == (draw == "once")
 
 
-def test_every_choice_of_the_evaluation_draw_is_as_likely(size_of):
-    """Over lengths there is only one draw each; over layers there are as many as we like."""
-    count = 3200
-    seen = Counter(
-        tuple(
-            build_encoding(randomized(max_position=5, draw="layer"), size_of(length=2, layer=layer))
-            .eval()
-            .positions(torch.arange(2), 1)
-            .tolist()
-        )
-        for layer in range(count)
-    )
-    assert set(seen) == set(itertools.combinations(range(5), 2))
-    for times in seen.values():
-        assert abs(times - count / 10) < 4 * (count * 0.1 * 0.9) ** 0.5
-
-
 def test_spread_is_the_mean_of_all_draws(size_of):
     for length, most in ((1, 4), (3, 7), (5, 8), (6, 6)):
         sums = [0] * length
@@ -187,13 +132,6 @@ def test_spread_is_the_mean_of_all_draws(size_of):
             randomized(max_position=most, evaluation="spread"), size_of(length=1)
         ).eval()
         assert encoding.positions(torch.arange(length), 1).tolist() == expected
-
-
-def test_a_draw_cannot_be_decoded_with_a_cache(model_of, tokens):
-    for evaluation in ("draw", "spread"):
-        model = model_of(randomized(evaluation=evaluation))
-        with pytest.raises(ValueError, match="run it without a cache"):
-            model(tokens(1, 4), cache=Cache(model.num_layers))
 
 
 def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
@@ -259,20 +197,12 @@ def test_drawn_from_a_range_as_long_as_the_sequence_it_is_plain(of, model_of, to
             agree(mode(row), plain(row), encoding="randomized", against="plain positions, full range")
 
 
-def test_a_sequence_longer_than_the_range_is_refused(model_of, tokens):
-    model = model_of(randomized(max_position=20))
-    assert model(tokens(1, 20)).isfinite().all()
-    with pytest.raises(ValueError, match="21 tokens, but the encoding ends at 20"):
-        model(tokens(1, 21))
-
-
 def test_its_claims(size_of):
     drawn, plain = (
         build_encoding(randomized(evaluation=evaluation), size_of()) for evaluation in ("draw", "plain")
     )
     assert (drawn.relative, drawn.extrapolates) == (False, "policy")
     assert (plain.relative, plain.extrapolates) == (True, "no")
-    assert Randomized.after_training == ("evaluation",)
 
 
 def test_impossible_specs_are_refused(model_of):

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 import torch
 
-from zoo.encodings.position_ids.shape import SHAPE
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
@@ -49,12 +48,6 @@ def test_outside_training_the_offset_is_fixed(model_of, tokens, agree):
         torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-5)
 
 
-def test_padding_is_not_counted(model_of, tokens):
-    model, row = model_of(shape(evaluation_offset=9)), tokens(1, 9)
-    padded = model(torch.cat((tokens(1, 5), row), 1), torch.arange(14)[None] >= 5)
-    torch.testing.assert_close(padded[:, 5:], model(row), rtol=0, atol=1e-5)
-
-
 def test_without_a_choice_of_offsets_it_is_plain(model_of, tokens):
     model, row = model_of(shape(max_offset=1)).train(), tokens(2, 12)
     assert torch.equal(model(row), model_of("sinusoidal").train()(row))
@@ -76,12 +69,6 @@ def test_a_learned_table_must_reach_the_largest_offset(model_of, tokens):
     assert model.encoding.max_length == 17
     # Where the offset is smaller there is more room.
     assert model.eval().encoding.max_length == 26
-
-
-def test_its_claims(size_of):
-    encoding = build_encoding(shape(), size_of())
-    assert not encoding.relative and encoding.max_offset == 500
-    assert SHAPE.after_training == ("evaluation_offset",)
 
 
 def test_impossible_specs_are_refused(model_of):

@@ -8,7 +8,6 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.dual_chunk import DualChunk
 from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError
-from zoo.models.cache import Cache
 
 POS = torch.arange(T)
 FAR = torch.stack((POS, POS + 41))
@@ -75,13 +74,6 @@ def test_within_a_chunk_it_is_rope(model_of, tokens, agree):
     difference = (got - model_of("rope")(row)).abs().amax((0, 2))
     # In row 21 the query is the tenth of its chunk, and the first key is farther than 20.
     assert difference[:21].max() < 1e-5 and difference[21:24].min() > 1e-3
-
-
-def test_decoding_crosses_chunks(model_of, tokens):
-    model, row = model_of({"name": "dual_chunk", "longest": 6, "window": 2}), tokens(2, 24)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split([5, *[1] * 7, 9, 3], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
 def test_the_ranges_follow_the_trained_length(size_of, model_of):

@@ -106,26 +106,6 @@ def test_a_window_as_long_as_the_sequence_is_rope(kind, model_of, tokens, agree)
         agree(rerope(row), model_of("rope", kind)(row), encoding="rerope", against="rope, nothing clipped")
 
 
-def test_a_shorter_window_changes_the_distances_beyond_it(model_of, tokens):
-    row = tokens(2, 32)
-    rerope, rope = model_of({"name": "rerope", "window": 8}), model_of("rope")
-    difference = (rerope(row) - rope(row)).abs().amax((0, 2))
-    # The first key at a distance of more than 8 is that of the query in row 9.
-    assert difference[:9].max() < 1e-5 and difference[9:].min() > 1e-2
-
-
-def test_beyond_the_window_the_distance_is_constant(rerope):
-    q, k = torch.randn(1, 2, 1, D), torch.randn(1, 2, 1, D)
-    encoding = rerope(window=3, log_scale=False)
-    scores = [
-        scores_of(encoding, q, k, AttentionContext(torch.tensor([p]), torch.tensor([0])))
-        for p in (2, 3, 4, 5000)
-    ]
-    torch.testing.assert_close(scores[1], scores[2], rtol=0, atol=1e-6)
-    torch.testing.assert_close(scores[1], scores[3], rtol=0, atol=1e-6)
-    assert (scores[0] - scores[1]).abs().max() > 1e-2
-
-
 def test_a_bias_added_to_the_scores_is_kept(model_of, tokens, rerope):
     q, k, context = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D), AttentionContext(POS, POS)
     encoding, added = rerope(window=3), torch.randn(1, 2, T, T)

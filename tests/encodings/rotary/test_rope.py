@@ -86,47 +86,6 @@ def test_autocast_and_a_model_in_bf16_leave_the_angles_alone(scaling, rope):
             assert torch.equal(got, right)
 
 
-def test_the_layouts_are_a_permutation_apart(rope):
-    q, k = heads()
-    for partial in (1.0, 0.5):
-        width = int(partial * D)
-        # From pairs (2k, 2k+1) to pairs (k, k + width/2); the other dimensions stay.
-        order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, D)))
-        interleaved = turn(rope(layout="interleaved", partial=partial), q, k)
-        half = turn(rope(partial=partial), q[..., order], k[..., order])
-        for one, other in zip(interleaved, half, strict=True):
-            torch.testing.assert_close(one[..., order], other, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_products_depend_on_the_distance_alone(layout, rope):
-    """f(i, j) = f(i + s, j + s)."""
-    encoding, (q, k) = rope(layout=layout), heads()
-    here = turn(encoding, q, k)
-    for shift in (1, 37, 4096):
-        there = turn(encoding, q, k, POS + shift, POS + shift)
-        scores = [q @ k.transpose(-1, -2) for q, k in (here, there)]
-        torch.testing.assert_close(*scores, rtol=0, atol=1e-6 * shift + 1e-5)
-        assert (scores[0] - q @ k.transpose(-1, -2)).abs().max() > 1
-
-
-def test_a_rotation_keeps_lengths_and_position_0(rope):
-    q, k = heads()
-    turned = turn(rope(), q, k)[0]
-    torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
-    assert torch.equal(turned[:, :, 0], q[:, :, 0])
-    assert (turned[:, :, 1:] - q[:, :, 1:]).abs().amax((0, 1, 3)).min() > 0.1
-
-
-def test_positions_may_differ_from_sequence_to_sequence(rope):
-    q, k = heads()
-    pos = torch.stack((POS, POS + 5.5))
-    both = turn(rope(), q, k, pos, pos)[0]
-    for b in range(2):
-        alone = turn(rope(), q[b : b + 1], k[b : b + 1], pos[b], pos[b])[0]
-        torch.testing.assert_close(both[b : b + 1], alone)
-
-
 REFUSED = (
     ({"partial": 0.4}, "rope rotates pairs: 0.4 of a head of width 8 is 3, not an even number"),
     ({"factor": 4.0}, "factor does nothing with scaling none: it is for linear"),

@@ -218,33 +218,6 @@ def test_factor_one_is_rope(layout, rope):
             assert (scaled[0] - plain[0]).abs().max() > 0.1, scaling
 
 
-def test_dynamic_ntk_is_rope_up_to_the_original_length(rope):
-    for factor in (1.0, 4.0):
-        encoding = rope(scaling="dynamic_ntk", factor=factor)
-        for length, same in ((L - 1, True), (L, True), (L + 1, False)):
-            pos, (q, k) = torch.arange(length), heads(length)
-            got, plain = turned(encoding, q, k, pos), turned(rope(), q, k, pos)
-            assert torch.equal(got[0], plain[0]) == same
-
-
-def test_proportional_runs_from_none_to_rope(rope, agree):
-    pos, (q, k) = torch.arange(L), heads(L)
-    for layout in ("half", "interleaved"):
-        plain = turned(rope(layout=layout), q, k, pos)
-        for p, expected in ((0.0, (q, k)), (1.0, plain)):
-            got = turned(rope(layout=layout, scaling="proportional", proportion=p), q, k, pos)
-            for one, right in zip(got, expected, strict=True):
-                identity = "none (p = 0)" if p == 0 else "rope (p = 1)"
-                agree(one, right, encoding="rope proportional", against=identity, atol=0)
-
-
-def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
-    row = tokens(2, 12)
-    none = model_of("none")(row)
-    torch.testing.assert_close(model_of({"name": "rope", "proportion": 0.0})(row), none, rtol=0, atol=1e-6)
-    assert (model_of("rope")(row) - none).abs().max() > 0.01
-
-
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     """Next to a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
@@ -277,16 +250,6 @@ def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, m
         model(row[:, limit:], cache=cache)
     # The refused token would have changed the outputs of the earlier ones.
     assert (model(row)[:, :limit] - model(row[:, :limit])).abs().max() > 1e-3
-
-
-def test_the_others_decode_with_a_cache_at_any_length(model_of, tokens):
-    row = tokens(1, 20)
-    for scaling in ("none", "linear", "ntk", "yarn", "llama3", "proportional"):
-        spec = {"name": "rope", "scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}
-        model = model_of(spec, length=8)
-        cache = Cache(model.num_layers)
-        steps = [model(part, cache=cache) for part in row.split(3, 1)]
-        torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
 def test_yarn_slows_the_slow_pairs_at_any_original_length(rope):

@@ -8,7 +8,6 @@ from test_rerope import FAR, POS, D, T, compared, scores_by_pairs, scores_of
 
 from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.string import STRING
-from zoo.models.cache import Cache
 
 
 def shifted(window, local):
@@ -43,14 +42,6 @@ def test_without_a_shift_it_is_rope(kind, model_of, tokens, agree):
     for options in ({"window": 32}, {"window": 6, "local": 6}):
         got = model_of({"name": "string", **options}, kind)(row)
         agree(got, model_of("rope", kind)(row), encoding="string", against="rope, nothing shifted")
-
-
-def test_a_key_at_the_distance_of_the_window_counts_once(model_of, tokens):
-    """A prefill and decoding one token after another give the same."""
-    model, row = model_of({"name": "string", "window": 6, "local": 2}), tokens(2, 32)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split([7, *[1] * 25], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
 def test_window_and_local_distance_follow_the_trained_length(size_of):

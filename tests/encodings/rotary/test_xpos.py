@@ -9,7 +9,6 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.xpos import XPos
 from zoo.encodings.stack import LayerEncodings
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -77,20 +76,6 @@ def test_a_loop_over_the_formula(layout, scale_base, size, agree):
     agree(past(got), expected, encoding="xpos", against="a loop over the formula")
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_a_product_is_that_of_rope_times_the_decay_of_its_pair(layout, size, agree):
-    pos, (q, k) = torch.arange(T), heads()
-    rope, xpos = RoPE(size, layout=layout), XPos(size, layout=layout, scale_base=16.0)
-    distance = pos[:, None] - pos
-    for pair in range(D // 2):
-        only = torch.zeros(D)
-        only[[2 * pair, 2 * pair + 1] if layout == "interleaved" else [pair, pair + D // 2]] = 1
-        decay = ((2 * pair / D + 0.4) / 1.4) ** (distance / 16)
-        expected = scores(rope, q * only, k, pos) * decay
-        got = scores(xpos, q * only, k, pos)
-        agree(past(got), past(expected), encoding="xpos", against="rope times decay")
-
-
 def test_a_very_large_scale_base_is_rope(size):
     pos, (q, k) = torch.arange(T), heads()
     expected = RoPE(size, layout="interleaved").rotate(q, k, AttentionContext(pos, pos))
@@ -98,23 +83,6 @@ def test_a_very_large_scale_base_is_rope(size):
         XPos(size, scale_base=1e9).rotate(q, k, AttentionContext(pos, pos)), expected, strict=True
     ):
         torch.testing.assert_close(got, right, rtol=0, atol=1e-6)
-
-
-def test_scores_do_not_depend_on_where_a_sequence_begins_or_ends(size):
-    """Not even at position 100,000; and a key's part in earlier scores stays as the sequence grows."""
-    encoding, (q, k) = XPos(size, scale_base=16.0), heads(2 * T)
-    pos = torch.arange(2 * T)
-    whole = scores(encoding, q, k, pos)
-    far = scores(encoding, q, k, pos + 4096)
-    torch.testing.assert_close(past(far), past(whole), rtol=0, atol=5e-3)
-    start = scores(encoding, q[:, :, :T], k[:, :, :T], pos[:T])
-    torch.testing.assert_close(past(start), past(whole)[..., :T, :T], rtol=0, atol=1e-5)
-    farther = scores(encoding, q, k, pos + 100_000)
-    assert farther.isfinite().all()
-    torch.testing.assert_close(
-        encoding.rotate(q, k, AttentionContext(pos + 100_000, pos + 100_000))[0].norm(dim=-1),
-        encoding.rotate(q, k, AttentionContext(pos, pos))[0].norm(dim=-1),
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -149,21 +117,6 @@ def test_the_gradients_of_the_longest_sequence_are_finite(size):
 def test_positions_far_apart_stay_finite(size):
     pos, (q, k) = torch.arange(T) * 10_000, heads()
     assert scores(XPos(size), q, k, pos).isfinite().all()
-
-
-def test_the_multipliers_stay_exact_in_bf16(size):
-    pos = torch.arange(100_000, 100_000 + T)
-    q, k = heads(dtype=torch.bfloat16)
-    exact = XPos(size, scale_base=16.0).rotate(q.float(), k.float(), AttentionContext(pos, pos))
-    with torch.autocast("cpu", torch.bfloat16):
-        low = XPos(size, scale_base=16.0).bfloat16().rotate(q, k, AttentionContext(pos, pos))
-    for got, right in zip(low, exact, strict=True):
-        assert ((got.float() - right).abs() <= 2**-8 * right.abs()).all()
-
-
-def test_it_is_for_decoders(model_of):
-    with pytest.raises(InputError, match="not for an encoder"):
-        model_of("xpos", "encoder")
 
 
 def test_an_odd_head_width_is_refused(size_of):

@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.base import AttentionContext
 from zoo.encodings.schedule.drope import DroPE
-from zoo.models.cache import Cache
 
 LENGTH = 16
 
@@ -58,10 +57,3 @@ def test_up_to_the_trained_length_it_is_none(model_of, tokens):
     assert (drope(tokens(2, 32)) - none(tokens(2, 32)))[:, 20:].abs().max() > 1e-3
     # In training it is none at any length.
     assert torch.equal(drope.train()(tokens(2, 32)), none.train()(tokens(2, 32)))
-
-
-def test_a_later_token_changes_no_beta(model_of, tokens):
-    model, row = model_of("drope", length=4), tokens(1, 12)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split(1, 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)

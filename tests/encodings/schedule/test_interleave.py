@@ -5,7 +5,6 @@ import torch
 
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
-from zoo.models.cache import Cache
 
 PATTERN = ["rope", "alibi", "none"]
 
@@ -45,11 +44,6 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
 
-def test_a_pattern_of_one_is_that_encoding(model_of, tokens):
-    model, plain = model_of(interleave("rope")), model_of("rope")
-    assert torch.equal(model(tokens(2, 12)), plain(tokens(2, 12)))
-
-
 def test_a_pattern_longer_than_the_model_is_refused(model_of):
     with pytest.raises(InputError, match="pattern has 4 entries but num_layers is 2; the last 2 are unused"):
         model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2)
@@ -66,15 +60,6 @@ def test_only_what_a_layer_uses_is_kept(model_of, tokens):
     ]
     model.train()(tokens(4, 16)).square().mean().backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
-def test_decoding_and_padding(model_of, tokens):
-    model, row = model_of(interleave(*PATTERN, "shaw"), num_layers=4), tokens(2, 12)
-    whole, cache = model(row), Cache(4)
-    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
-    padded = model(torch.cat((tokens(2, 5), row), 1), torch.arange(17)[None].expand(2, -1) >= 5)
-    torch.testing.assert_close(padded[:, 5:], whole, rtol=0, atol=1e-5)
 
 
 # Claims.
@@ -136,11 +121,6 @@ def test_an_encoding_before_the_first_layer_is_refused(model_of, tokens):
         with pytest.raises(InputError, match=rf"'{name}' acts on the token embeddings, .* a list"):
             model_of(interleave("rope", of))
         assert model_of(["sinusoidal", interleave("rope", "none")])(tokens(1, 8)).isfinite().all()
-
-
-def test_an_empty_pattern(model_of):
-    with pytest.raises(InputError, match="pattern must hold at least one encoding"):
-        model_of(interleave())
 
 
 def test_each_layer_is_checked_for_two_that_rotate(model_of):
