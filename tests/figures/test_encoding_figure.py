@@ -72,8 +72,8 @@ def test_every_kind_of_panel_is_drawn():
 
 
 def test_layers_of_one_encoding_that_differ_have_panels_of_their_own():
-    (panels,) = columns({"name": "repo", "start": 3}, Sizes(length=20)).values()
-    titles = [panel.title for panel in panels if "Similarity" in panel.title]
+    (panels,) = columns({"name": "repo", "start": 3}, Sizes(length=20, trained=10)).values()
+    titles = [panel.title for panel in panels if "Attention" in panel.title]
     assert [title.split("(")[1] for title in titles] == ["repo, layers from 0)", "repo, layers from 3)"]
 
 
