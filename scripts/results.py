@@ -94,7 +94,8 @@ class Study:
         set: further `key=value` changes of the recipe.
         grid: for keys of the recipe the values to try: every entry is measured in every combination.
         options: for an encoding whose defaults are not enough, its options. With a `name` among them they
-            are a further encoding of the study: that one with these options.
+            are a further encoding of the study: that one with these options. So is a list: a combination.
+        own: for an encoding, `key=value` changes of the recipe that it alone has.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         readings: further evaluations of each checkpoint, on other data.
         threads: fixed, because sums depend on how they are split among threads.
@@ -110,7 +111,8 @@ class Study:
     protocols: list[str]
     set: list[str] = field(default_factory=list)
     grid: dict[str, list[Any]] = field(default_factory=dict)
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, list[str]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
     threads: int = 2
@@ -138,7 +140,8 @@ class Study:
 
     def recipe(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> Recipe:
         """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
-        spec = {"name": encoding, **self.options.get(encoding, {})}
+        given = self.options.get(encoding, {})
+        spec = given if isinstance(given, list) else {"name": encoding, **given}
         own = {
             "model.encoding": spec,
             "name": f"{encoding}_{self.name}_seed{seed}",
@@ -150,6 +153,7 @@ class Study:
         sets = [
             *self.set,
             *setting,
+            *self.own.get(encoding, ()),
             *COMPUTED,
             *(f"{key}={to_yaml_line(value)}" for key, value in own.items()),
         ]
@@ -161,7 +165,9 @@ class Study:
         kind = self.recipe("none", 0).model.kind
         every = {name: registry.encodings.describe(name) for name in registry.encodings.names()}
         trained = [name for name, about in every.items() if getattr(about, kind) and not about.replaces]
-        trained += [name for name, options in self.options.items() if "name" in options]
+        trained += [
+            name for name, given in self.options.items() if "name" in given or isinstance(given, list)
+        ]
         settings = itertools.product(*([f"{key}={v}" for v in values] for key, values in self.grid.items()))
         return [
             Entry(self, encoding, seed, out, setting)

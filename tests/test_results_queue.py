@@ -201,10 +201,11 @@ def test_an_entry_trained_again_has_its_stored_value(here):
 def test_every_entry_of_every_study_has_a_recipe():
     studies = results.read_studies(results.STUDIES)
     assert len({study.name for study in studies}) == len(studies) >= 9
-    for study in studies:
+    for study in (*studies, *results.read_studies(results.STUDIES / "next")):
         entries = study.entries(results.OUT)
         assert [one.seed for one in entries] == sorted(one.seed for one in entries)
-        variants = {name for name, options in study.options.items() if "name" in options}
+        lists = {name for name, options in study.options.items() if isinstance(options, list)}
+        variants = lists | {name for name, options in study.options.items() if "name" in options}
         every = {one.encoding for one in entries}
         assert variants <= every <= variants | set(registry.encodings.names())
         assert study.after_training.keys() <= every
@@ -216,5 +217,10 @@ def test_every_entry_of_every_study_has_a_recipe():
             if one.seed == 0:
                 recipe = study.recipe(one.encoding, 0)
                 assert recipe.trainer.precision == "32-true" and recipe.compile is False
-                name = study.options.get(one.encoding, {}).get("name", one.encoding)
-                assert recipe.as_dict()["model"]["encoding"]["name"] == name
+                encoding, given = recipe.as_dict()["model"]["encoding"], study.options.get(one.encoding, {})
+                if one.encoding in lists:
+                    assert [part["name"] for part in encoding] == [
+                        part if isinstance(part, str) else part["name"] for part in given
+                    ]
+                else:
+                    assert encoding["name"] == given.get("name", one.encoding)
