@@ -194,8 +194,8 @@ from 1/√64 = 0.125 instead, with nothing else changed. Accuracy at 1, 2, 4 and
 seed each:"""
 AGAIN = """\
 Every statement that an encoding did not learn a task, and every place on the tasks, is one about the start of
-0.02. The tasks are being measured again. On text another start changed little for `none` in 175 steps; the
-others were not tried."""
+0.02. [Grids of settings](settings.md) show the same with more encodings. The tasks are being measured again.
+On text another start changed little for `none` in 175 steps; the others were not tried."""
 DROPE = """\
 `drope` has no row. DroPE begins with the checkpoint of another encoding; trained from the start it is `none`
 with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE."""
