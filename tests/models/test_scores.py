@@ -8,15 +8,15 @@ from zoo.models import kernels
 
 def shared_after(model, row, monkeypatch):
     """The keys of all that a forward pass stores for its layers."""
-    memo, spans_of = {}, model._contexts
+    memo, spans_of = {}, model.encoding.contexts
 
-    def watched(*given):
-        contexts = spans_of(*given)
+    def watched(*given, **named):
+        contexts = spans_of(*given, **named)
         memo.update({id(context.shared): context.shared for slot in contexts for context in slot})
         return contexts
 
     with monkeypatch.context() as patch, torch.no_grad():
-        patch.setattr(model, "_contexts", watched)
+        patch.setattr(model.encoding, "contexts", watched)
         model(row)
     return [key for one in memo.values() for key in one]
 

@@ -41,7 +41,10 @@ def test_epochs_are_known_once_the_text_is_tokenized(recipe, tmp_path):
 def test_devices_and_accumulation_divide_the_batch(recipe):
     sets = ["trainer.devices=2", "trainer.accumulate_grad_batches=2", "data.batch_size=12"]
     one, parts = (plan_of(recipe("max_index", *some)) for some in (sets[2:], sets))
-    assert (one.sequences, parts.sequences) == (12, 3) and one.step_tokens == parts.step_tokens
+    assert (one.sequences, parts.sequences) == (
+        12,
+        3,
+    ) and one.recipe.tokens_per_step == parts.recipe.tokens_per_step
     assert one.memory()[1] == 4 * parts.memory()[1]
 
 

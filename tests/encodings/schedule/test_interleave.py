@@ -39,7 +39,7 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         same = model_of(PATTERN[layer % 3], kind, num_layers=5)
         borrow(same, model)
         # One layer of the model that has this encoding everywhere, on the output of the layer before.
-        contexts = same._contexts(row, None, None, None, 0)
+        contexts = same.encoding.contexts(*row.shape, row.device)
         x = same.blocks[layer](x, same.encoding.layer(layer), same.encoding.of_layer(contexts, layer), None)
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
