@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from zoo.data import Dataset as Dataset
     from zoo.data.algorithmic import Algorithmic as Algorithmic
     from zoo.data.text.datasets import TextDataset as TextDataset
-    from zoo.encodings.base import AttentionContext as AttentionContext
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
+    from zoo.encodings.context import AttentionContext as AttentionContext
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
     from zoo.errors import RunError as RunError
@@ -56,7 +56,8 @@ _MODULES = {
     "zoo.data": ["Dataset"],
     "zoo.data.algorithmic": ["Algorithmic"],
     "zoo.data.text.datasets": ["TextDataset"],
-    "zoo.encodings.base": ["AttentionContext", "Encoding", "Size"],
+    "zoo.encodings.base": ["Encoding", "Size"],
+    "zoo.encodings.context": ["AttentionContext"],
     "zoo.encodings.wrapper": ["Wrapper"],
     "zoo.errors": ["InputError", "RunError"],
     "zoo.evaluation.protocols.protocol": ["Protocol"],

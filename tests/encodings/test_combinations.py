@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import geometric_slopes
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import Attention

@@ -2,7 +2,7 @@
 
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 
 B, H, D = 2, 4, 4
 

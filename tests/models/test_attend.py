@@ -9,7 +9,8 @@ from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, vis
 
 import zoo
 from zoo.contract.subject import HEADS
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models import blocked_attention, kernels
 from zoo.models.kernels import attend

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models.kernels import choose
 from zoo.models.scores import ScoreTerms

@@ -5,7 +5,8 @@ import torch
 
 from zoo.contract import LAWS
 from zoo.contract.subject import subjects_with
-from zoo.encodings.base import AttentionContext, positions_by_document
+from zoo.encodings.base import positions_by_document
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
 from zoo.models import cpu_attention, kernels
 from zoo.models.logit_scale import visible_keys

@@ -2,7 +2,8 @@
 
 import torch
 
-from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models.kernels import attend, attention_weights
 from zoo.models.scores import ScoreTerms

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from zoo.contract.subject import HEADS
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models import kernels, recomputed
 from zoo.models.kernels import attend

@@ -29,7 +29,8 @@ from zoo.contract.law import (
     within,
 )  # fmt: skip
 from zoo.contract.subject import HEADS, VOCABULARY, WIDTH, Subject, keep_of
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
 from zoo.registry import class_location

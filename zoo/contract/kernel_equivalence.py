@@ -13,7 +13,8 @@ from torch import Tensor
 from zoo.contract.causality import CACHED, decoded
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, failed, farthest, law, only, within
 from zoo.contract.subject import HEADS, Subject, keep_of
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext
 from zoo.models import blocked_attention, kernels
 
 EQUAL = 1e-5

@@ -11,7 +11,8 @@ from torch import Tensor
 from zoo.contract.hook_outputs import watched
 from zoo.contract.law import PADDED, REPEATS, Outcome, beyond, failed, farthest, law, passed, within
 from zoo.contract.subject import HEADS, WIDTH, Subject, keep_of
-from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache

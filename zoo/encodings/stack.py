@@ -10,14 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import (
-    AttentionContext,
-    Encoding,
-    Size,
-    longest_document,
-    positions_by_document,
-    softmax,
-)
+from zoo.encodings.base import Encoding, Size, positions_by_document, softmax
+from zoo.encodings.context import AttentionContext, longest_document
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
 from zoo.seeds import seed_of

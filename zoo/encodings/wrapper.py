@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 
 FOLLOWED = (
     "relative",

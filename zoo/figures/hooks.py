@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.scores import ScoreTerms
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights

@@ -12,7 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, sees
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext, sees
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.logit_scale import RowScale
 

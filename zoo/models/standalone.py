@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.models.attention import encoded

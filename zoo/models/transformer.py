@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache

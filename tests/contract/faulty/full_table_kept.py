@@ -1,7 +1,7 @@
 import torch
 
 import zoo
-from zoo.encodings.base import per_query_and_key
+from zoo.encodings.context import per_query_and_key
 
 
 @zoo.register("full_table_kept")

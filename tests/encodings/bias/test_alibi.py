@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, official_slopes
+from zoo.encodings.context import AttentionContext
 
 # From the authors' own function, as printed for 12 heads.
 TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]

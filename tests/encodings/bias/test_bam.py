@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.bias.bam import BAM
+from zoo.encodings.context import AttentionContext
 
 HEADS, LENGTH = 6, 30
 BETA, ALPHA = [0.2, 0.5, 1.0, 1.4, -0.3, 0.0], [-2.0, -0.5, 0.0, -3.0, 0.7, 0.1]

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.dpb import DynamicPositionBias
+from zoo.encodings.context import AttentionContext
 
 HEADS, LENGTH = 6, 13
 OPTIONS = [

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import AttentionContext, per_query_and_key
 from zoo.encodings.bias import fire
 from zoo.encodings.bias.fire import FIRE
+from zoo.encodings.context import AttentionContext, per_query_and_key
 
 HEADS = 6
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.hard_alibi import HardALiBi
+from zoo.encodings.context import AttentionContext
 from zoo.errors import InputError
 
 HEADS, LENGTH = 6, 15

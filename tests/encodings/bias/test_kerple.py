@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.kerple import KERPLE
+from zoo.encodings.context import AttentionContext
 
 KERNELS = pytest.mark.parametrize("kernel", ["log", "power"])
 HEADS, LENGTH = 6, 40

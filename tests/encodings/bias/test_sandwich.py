@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.sandwich import Sandwich
+from zoo.encodings.context import AttentionContext
 from zoo.errors import InputError
 
 LENGTH = 24

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 

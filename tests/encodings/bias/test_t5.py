@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.t5 import T5Bias
+from zoo.encodings.context import AttentionContext
 from zoo.errors import InputError
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.deberta import DeBERTa, log_buckets
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.kernels import attend

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.shaw import Shaw
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.transformer_xl import TransformerXL
+from zoo.encodings.context import AttentionContext
 from zoo.errors import InputError
 
 B, H, T, D = 2, 6, 11, 8

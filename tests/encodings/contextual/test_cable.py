@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.cable import CABLE
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend

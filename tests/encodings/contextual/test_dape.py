@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import geometric_slopes
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual import dape as module
 from zoo.encodings.contextual.dape import SLOPE
 from zoo.encodings.stack import LayerEncodings, build_encoding

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.fox import FoX
 
 B, H, T, E = 2, 6, 13, 48

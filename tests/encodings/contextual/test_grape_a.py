@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi, official_slopes
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.grape_a import GrapeA
 
 B, H, T, D = 2, 6, 13, 8

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.grape_m import GrapeM
 from zoo.encodings.rotary.rope import RoPE
 

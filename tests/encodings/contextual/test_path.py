@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual import path
 from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, products_with_kept

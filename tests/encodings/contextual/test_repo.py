@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.repo import RePo
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.stack import EncodingStack

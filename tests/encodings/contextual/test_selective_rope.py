@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.selective_rope import SelectiveRoPE
 from zoo.encodings.rotary.rope import RoPE
 from zoo.models.cache import LayerCache

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.wall import BLOCK, Wall
 
 B, H, T, D = 2, 6, 13, 8

@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_rerope import D, T, scores_by_pairs, scores_of
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.dual_chunk import DualChunk
 from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.pope import PoPE
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend

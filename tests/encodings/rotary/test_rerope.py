@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.encodings.rotary.rerope import ReRoPE
 
 D, T, LENGTH = 8, 14, 6

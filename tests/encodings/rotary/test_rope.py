@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError
 

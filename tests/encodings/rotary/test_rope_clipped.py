@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rope_clipped import ClippedRoPE
 

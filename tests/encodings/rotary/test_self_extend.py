@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_rerope import FAR, POS, D, T, compared, scores_by_pairs, scores_of
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.self_extend import SelfExtend
 
 

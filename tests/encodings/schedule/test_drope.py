@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.schedule.drope import DroPE
 
 LENGTH = 16

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache

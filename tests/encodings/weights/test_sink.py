@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.encodings.weights.sink import Sink
 from zoo.models.kernels import attend

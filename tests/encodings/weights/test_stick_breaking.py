@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import AttentionContext
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.weights.stick_breaking import StickBreaking
 from zoo.models.scores import apply_mask
 

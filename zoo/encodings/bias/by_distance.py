@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, per_query_and_key
+from zoo.encodings.base import Encoding
+from zoo.encodings.context import AttentionContext, per_query_and_key
 
 
 class ByDistance(Encoding):

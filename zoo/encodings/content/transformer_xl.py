@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.recipe.fields import Positive
 from zoo.registry import register
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.wrapper import Wrapper
 from zoo.recipe.fields import Positive
 from zoo.registry import register

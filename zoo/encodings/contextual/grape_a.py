@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
+from zoo.encodings.base import Encoding, Size
 from zoo.encodings.bias.alibi import official_slopes
+from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.registry import register
 
 

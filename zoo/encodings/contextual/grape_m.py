@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import rotated_width
 from zoo.encodings.rotary.rotation import frequencies, turn
 from zoo.recipe.fields import AboveOne

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
 from zoo.recipe.fields import AboveOne, Count

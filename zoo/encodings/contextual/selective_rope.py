@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rotation import frequencies, turn
 from zoo.recipe.fields import AboveOne, Positive
 from zoo.registry import register

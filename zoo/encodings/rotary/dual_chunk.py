@@ -5,7 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Size, per_query_and_key
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.encodings.rotary.two_ranges import TwoRanges
 from zoo.recipe.fields import AboveOne, Fraction, Positive
 from zoo.registry import register

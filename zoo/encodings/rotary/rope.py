@@ -6,7 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope_scaling import READ_BY, Scaling
 from zoo.encodings.rotary.rotation import angles, turn
 from zoo.recipe.fields import AboveOne, AboveZero, Factor, Fraction

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Size, per_query_and_key
+from zoo.encodings.base import Size
+from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
 

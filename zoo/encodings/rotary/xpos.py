@@ -6,7 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext, longest_document
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
 from zoo.recipe.fields import AboveOne, AboveZero
 from zoo.registry import register

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Factor, NotNegative
 from zoo.registry import register
 

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, softmax
+from zoo.encodings.base import Encoding, Size, softmax
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
 

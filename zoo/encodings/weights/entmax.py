@@ -6,7 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import AboveOne
 from zoo.registry import register
 

@@ -6,7 +6,8 @@ Shapes in names: B batch, T queries, S keys, H heads.
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.registry import register
 
 

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.context import AttentionContext
 from zoo.registry import register
 
 
