@@ -1,6 +1,7 @@
 """MkDocs hook: a page for each encoding and each stored study, and tables made from the code.
 
-A page of docs/ gets a table where it has `<!-- table: NAME -->`; `TABLES` has the names.
+A page of docs/ has a table between `<!-- table: NAME -->` and `<!-- end -->`; `TABLES` has the names.
+`python docs/hooks/gallery.py` writes them into the pages, for readers of the files; a test compares them.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ BEYOND = {
     "policy": "an option decides",
 }
 PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+MARKED = re.compile(r"<!-- table: ([\w-]+) -->.*?<!-- end -->", re.DOTALL)
 OPTIONS = re.compile(r"^(?:Options|Args):\n((?:(?: +.*)?(?:\n|$))*)", re.MULTILINE)
 
 
@@ -76,7 +78,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Fill in the tables, and point links to stored results at their copies in the site."""
-    markdown = re.sub(r"<!-- table: ([\w-]+) -->", lambda found: TABLES[found[1]](), markdown)
+    markdown = MARKED.sub(lambda found: (TABLES | SITE_TABLES)[found[1]](), markdown)
     return re.sub(
         r"\.\./(\.\./)?scripts/results/",
         "" if page.file.src_uri.startswith("results/") else "results/",
@@ -252,13 +254,17 @@ def options(one: Description) -> str:
     return table(("option", "type", "default", "meaning"), rows) if rows else ""
 
 
-def encodings_table() -> str:
-    """Encodings by family."""
+def encodings_table(target: str = "../{source}") -> str:
+    """Encodings by family, linked to their files or, on the site, to their pages."""
     parts = []
     for family, names in by_family().items():
-        rows = [
-            (f"[{code(name)}](encodings/{name}.md)", escaped(registry.encodings.describe(name).summary))
+        links = {
+            name: target.format(name=name, source=cls_of(name).__module__.replace(".", "/") + ".py")
             for name in names
+        }
+        rows = [
+            (f"[{code(name)}]({link})", escaped(registry.encodings.describe(name).summary))
+            for name, link in links.items()
         ]
         parts.append(f"## {family.capitalize()}\n\n{FAMILIES.get(family, '')}\n\n{table(('', ''), rows)}")
     return "\n".join(parts)
@@ -299,11 +305,31 @@ def schema_type(value: dict[str, Any]) -> str:
     return str(value.get("const", value.get("type", "mapping")))
 
 
+def public() -> dict[str, Any]:
+    """The names of the package."""
+    return {name: getattr(zoo, name) for name in sorted({*zoo.__all__, "open"} - {"encodings", "register"})}
+
+
 def api_table() -> str:
+    """The names of the package, each with the first paragraph of its docstring."""
+    rows = [
+        (code(f"zoo.{name}"), escaped(inspect.getdoc(one).partition("\n\n")[0]))
+        for name, one in public().items()
+    ]
+    return table(("name", ""), rows)
+
+
+def api_reference() -> str:
     """The names of the package, for mkdocstrings."""
-    found = {name: getattr(zoo, name) for name in sorted({*zoo.__all__, "open"} - {"encodings", "register"})}
     return "\n\n".join(
-        f"## zoo.{name}\n\n::: {one.__module__}.{one.__qualname__}" for name, one in found.items()
+        f"## zoo.{name}\n\n::: {one.__module__}.{one.__qualname__}" for name, one in public().items()
+    )
+
+
+def stored(markdown: str) -> str:
+    """A page's text with its tables as the code has them now."""
+    return MARKED.sub(
+        lambda found: f"<!-- table: {found[1]} -->\n\n{TABLES[found[1]]().strip()}\n\n<!-- end -->", markdown
     )
 
 
@@ -341,3 +367,10 @@ TABLES = {
     "tasks": lambda: kind_table(registry.tasks),
     "protocols": lambda: kind_table(registry.protocols),
 }
+SITE_TABLES = {"encodings": lambda: encodings_table("encodings/{name}.md"), "api": api_reference}
+"""Tables that have another form on the site."""
+
+
+if __name__ == "__main__":
+    for page in (ROOT / "docs").glob("*.md"):
+        page.write_text(stored(page.read_text()))

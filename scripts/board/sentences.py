@@ -45,8 +45,9 @@ def filled(text: str, board: str = "") -> str:
 
 def problems(text: str) -> Iterator[str]:
     """The lines with a number that no cell is named for, and the cells that are not stored."""
-    fenced = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-    outside = fenced.sub(lambda code: "\n" * code[0].count("\n"), text)
+    # Code, and tables that are made from code.
+    made = re.compile(r"^```.*?^```$|<!-- table: .*?<!-- end -->", re.DOTALL | re.MULTILINE)
+    outside = made.sub(lambda part: "\n" * part[0].count("\n"), text)
     outside = BOARD.sub(lambda rows: "\n" * rows[0].count("\n"), outside)
     for place, line in enumerate(outside.splitlines(), 1):
         cells = [cell.strip() for found in CELLS.findall(line) for cell in found.split(";")]

@@ -1,5 +1,6 @@
 """The documentation builds without a warning, and a page of it opens from disk."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,17 @@ def test_a_page_of_an_encoding_opens_from_disk(site, open_page):
     assert "<math" in text and "1.639" in text and "1.9e-06" in text and "arxiv.org/abs/2108.12409" in text
     page = open_page(site / "encodings" / "alibi.html")
     assert page.locator("img[src$='alibi.svg']").evaluate("image => image.naturalWidth") > 100
+
+
+def test_stored_tables_are_those_of_the_code():
+    """`python docs/hooks/gallery.py` writes them."""
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "hooks" / "gallery.py")
+    gallery = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gallery)
+    pages = [page for page in (ROOT / "docs").glob("*.md") if gallery.MARKED.search(page.read_text())]
+    assert len(pages) == 6
+    for page in pages:
+        assert gallery.stored(page.read_text()) == page.read_text(), page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
