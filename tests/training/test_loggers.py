@@ -5,6 +5,7 @@ import pytest
 import zoo
 from zoo.errors import InputError
 
+WANDB = "wandb={entity: team, project: long, group: g, tags: [a, b], notes: no dropout}"
 LOGGED = ["trainer.log_every_n_steps=2", "optimizer.schedule=constant"]
 
 
@@ -48,10 +49,13 @@ def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, rec
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    place = {"entity": "team", "project": "long", "group": "g", "tags": ("a", "b"), "notes": "no dropout"}
+    started, init = [], wandb.init
+    monkeypatch.setattr(wandb, "init", lambda **given: started.append(given) or init(**given))
 
     def fit(name, steps):
-        zoo.fit(recipe("max_index", *LOGGED, "logging=[wandb]", f"trainer.max_steps={steps}"),
-                out=here / name, resume="auto")  # fmt: skip
+        sets = ["logging=[wandb]", f"trainer.max_steps={steps}", WANDB]
+        zoo.fit(recipe("max_index", *LOGGED, *sets), out=here / name, resume="auto")
         assert wandb.run is None
         kept = [one for one in (here / name / "wandb").iterdir() if "-run-" in one.name]
         assert all([*one.glob("*.wandb")] for one in kept)
@@ -61,6 +65,7 @@ def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, rec
     (second,) = fit("two", 4)
     assert first != second
     assert fit("one", 6) == [first, first]
+    assert all(place.items() <= given.items() for given in started) and len(started) == 3
 
 
 @pytest.mark.slow

@@ -197,6 +197,12 @@ class WandbConfig(Section):
     """Its project."""
     group: Text | None = None
     """The group of runs in the project. null: none."""
+    entity: Text | None = None
+    """The user or team that the project belongs to. null: the default of the account."""
+    tags: tuple[Text, ...] | None = None
+    """Labels of the run. null: none."""
+    notes: Text | None = None
+    """A description of the run. null: none."""
 
 
 LONGEST_NAME = 200
