@@ -8,9 +8,11 @@ import pytest
 from cells import column, first, labels, notes
 from scipy import stats
 
+from zoo.comparison.formatting import panel_title
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.reports.report import build
+from zoo.reports.tables import panel_tables
 
 LENGTHS = (16, 32, 64)
 
@@ -291,3 +293,14 @@ def test_a_panel_without_a_number_is_left_out_and_reported(write_run, row_of):
     report = build(runs)
     assert first(report, "protocol") == [("nonoverlapping",)]
     assert report.caveats == ("nothing could be measured by sliding (stride 0.5) (not finite) at 16, 32",)
+
+
+def test_a_title_has_the_last_part_of_the_path_of_a_text_and_the_table_the_path(write_run, row_of):
+    def rows(recipe):
+        return [row_of(recipe, 16, 1.5, parameters={"data": one}) for one in ("/corpora/a/books", "code")]
+
+    report = build([write_run("a", rows=rows)])
+    titles = ["nonoverlapping", "nonoverlapping (data books)", "nonoverlapping (data code)"]
+    assert [*map(panel_title, report.panels)] == titles
+    paths = [next(panel_tables(panel)).notes[0].partition("text: ")[2] for panel in report.panels]
+    assert paths == ["", "/corpora/a/books", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,8 +71,16 @@ def kind_text(kind: Sequence[str]) -> str:
 
 
 def panel_title(panel: pd.DataFrame) -> str:
-    """The protocol of a panel of a summary, with its parameters."""
-    return kind_text(panel.iloc[0][["protocol", "parameters"]].tolist())
+    """The protocol of a panel of a summary, with its parameters; of the path of a text the last part."""
+    first = panel.iloc[0]
+    parameters, path = json.loads(first["parameters"]), text_path(panel)
+    return protocol_text(first["protocol"], parameters | ({"data": PurePath(path).name} if path else {}))
+
+
+def text_path(panel: pd.DataFrame) -> str:
+    """The path of the text of a panel, where its title has the last part alone; else empty."""
+    path = json.loads(panel.iloc[0]["parameters"]).get("data", "")
+    return path if PurePath(path).name not in ("", path) else ""
 
 
 def superscript(number_of_note: int) -> str:

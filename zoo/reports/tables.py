@@ -17,6 +17,7 @@ from zoo.comparison.formatting import (
     quoted,
     signed,
     superscript,
+    text_path,
 )
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
@@ -128,6 +129,7 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
         spread_text(panel),
         f"{first['counted']}: {_from_to(panel['count'].dropna())}" if panel["count"].notna().any() else "",
         f"seeds: {_from_to(panel['seeds'])}",
+        f"text: {path}" if (path := text_path(panel)) else "",
     ]
     if len(lengths) < count:
         about.append(f"{len(lengths)} of {count} lengths are shown; the CSV file has all")
