@@ -304,3 +304,21 @@ def test_a_title_has_the_last_part_of_the_path_of_a_text_and_the_table_the_path(
     assert [*map(panel_title, report.panels)] == titles
     paths = [next(panel_tables(panel)).notes[0].partition("text: ")[2] for panel in report.panels]
     assert paths == ["", "/corpora/a/books", ""]
+
+
+def test_a_page_names_its_text_and_not_that_of_an_imported_model(write_run, row_of):
+    books = {"data.name": "text", "data.root": "corpora/books"}
+    imported = {"imported": {"from": "org/model", "architecture": "LlamaForCausalLM"}}
+
+    def rows(recipe):
+        return [row_of(recipe, 16, 1.5, parameters={"data": "a/code"}, targets="0c" * 6)]
+
+    trained = build([write_run("a", recipe=books, rows=rows), write_run("b", "rope", recipe=books)])
+    assert trained.title == "2 encodings on text books, trained at 16 tokens"
+    assert (trained.about["data"], trained.about["scored on"]) == ("text books", "differs")
+    foreign = build([write_run("c", card=imported, rows=rows)])
+    assert foreign.title == "1 encoding, trained at 16 tokens"
+    assert (foreign.about["data"], foreign.about["scored on"]) == ("not known", "code, sample")
+    assert "scored on" not in build([write_run("d")]).about
+    models = build([Path("runs/c"), write_run("e", "rope", rows=rows)], models=True)
+    assert models.title.startswith("2 models on code, sample:")

@@ -9,7 +9,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from zoo.errors import InputError, Problem, collect, shorten
@@ -20,6 +20,7 @@ from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, TUNED, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
 
+UNKNOWN = "not known"
 SPEED = "train/tokens_per_second"
 
 
@@ -52,6 +53,23 @@ class RunInfo:
     def label(self) -> str:
         """Its encoding as text."""
         return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
+
+    @property
+    def data(self) -> str:
+        """The data in its recipe: the name of the dataset, and of a user's text the file or folder."""
+        data = self.recipe["data"]
+        return f"{data['name']} {PurePath(data['root']).name}" if data["name"] == "text" else data["name"]
+
+    @property
+    def trained_on(self) -> str:
+        """The data of its training; those in the recipe of an imported model are for its evaluation."""
+        return UNKNOWN if self.card.get("imported") else self.data
+
+    @property
+    def scored_on(self) -> str:
+        """The data of its measurements."""
+        own = {PurePath(one.parameters.get("data", self.data)).name for one in self.measurements}
+        return ", ".join(sorted(own))
 
 
 def read_runs(paths: Sequence[Path], evaluated: bool = True) -> list[RunInfo]:

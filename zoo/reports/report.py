@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
@@ -14,7 +15,7 @@ from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import RunInfo, command, evaluate_command, options, read_runs, run_info
+from zoo.comparison.runs import UNKNOWN, RunInfo, command, evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement
@@ -107,13 +108,14 @@ def build(
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
-    data = common(run.recipe["data"]["name"] for run in runs)
+    data = common(run.trained_on for run in runs)
     if models:
         remedy = evaluate_command([run.path for run in runs], protocols, lengths)
         results, found, about = models_results(runs, remedy)
         table = summary(results, reference)
-        text = runs[0].recipe["data"]["name"]
-        title = f"{table['encoding'].nunique()} models on {text}: bits per byte of the same documents"
+        texts = {json.loads(one).get("data", runs[0].data) for one in table["parameters"].unique()}
+        named = ", ".join(sorted(PurePath(text).name for text in texts))
+        title = f"{table['encoding'].nunique()} models on {named}: bits per byte of the same documents"
         return Report(
             title, results, table, costs(results, table), about, tuple(found),
             verdict(table, subject="model"),
@@ -133,7 +135,7 @@ def build(
     found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     count = table["encoding"].nunique()
     length = common(run.recipe["data"]["sequence_length"] for run in runs)
-    title = f"{count} encoding{'s' * (count > 1)}" + (f" on {data}" if data != VARIES else "")
+    title = f"{count} encoding{'s' * (count > 1)}" + (f" on {data}" if data not in (VARIES, UNKNOWN) else "")
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
         costs(results, table), about_runs(runs), tuple(found), verdict(table, refused=len(refused)),
@@ -193,6 +195,8 @@ def about_runs(runs: Sequence[RunInfo]) -> dict[str, str]:
         with suppress(KeyError, TypeError):  # a checkpoint without its run
             value = common(read(run) for run in runs)
             found[name] = value if isinstance(value, str) else f"{value:,}"
+    if found.get("scored on") in ("", found.get("data")):
+        found.pop("scored on", None)
     found["seeds"] = ", ".join(map(str, sorted({run.seed for run in runs})))
     paths = {run.path for run in runs}
     return found | ({"runs": str(len(paths))} if len(paths) > 1 else {})
@@ -205,7 +209,8 @@ def _asked_for(data: dict[str, Any]) -> int | None:
 
 _ABOUT = {
     "task": lambda run: run.recipe["task"]["name"],
-    "data": lambda run: run.recipe["data"]["name"],
+    "data": lambda run: run.trained_on,
+    "scored on": lambda run: run.scored_on,
     "vocabulary": lambda run: run.card.get("vocab_size", _asked_for(run.recipe["data"])),
     "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
         **run.recipe["model"]
