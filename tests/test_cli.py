@@ -58,6 +58,12 @@ def test_the_output_of_show_reads_back_to_itself(workplace, capsys):
     assert yaml.safe_load(capsys.readouterr().out) == yaml.safe_load(first)
 
 
+def test_show_leaves_out_the_vocabulary_that_a_given_tokenizer_decides(workplace, capsys):
+    for tokenizer, there in (("null", True), ("characters", True), ("some/tokenizer.json", False)):
+        assert cli.main(["show", "recipes/small.yaml", "--set", f"data.tokenizer={tokenizer}"]) == 0
+        assert ("vocab_size" in yaml.safe_load(capsys.readouterr().out)["data"]) is there
+
+
 def test_show_prints_the_recipe_of_a_run_and_imports_no_plugin(workplace, capsys):
     assert cli.main(["show", "recipes/small.yaml"]) == 0
     recipe = yaml.safe_load(capsys.readouterr().out) | {"plugins": ["gone.py"]}

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     if options.recipe is None:
         raise InputError("show what? A recipe file (show recipes/alibi_wikitext2.yaml), or --schema")
     with waiting(f"reading {options.recipe}"):
-        from zoo.recipe import dump, read_recipe, recipe_of_run
+        from zoo.recipe import dump_used, read_recipe, recipe_of_run
 
         if options.recipe.is_dir():
             from zoo.runs.folder import stored_recipe
@@ -54,4 +54,4 @@ def run(options: argparse.Namespace) -> None:
         except InputError as error:  # the tokenizer is not here, or this machine cannot build the encoding
             plan = [f"no plan: {line}" for line in str(error).splitlines()]
     sets = "".join(f" --set {text}" for text in options.set)
-    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", *(f"# {line}" for line in plan), sep="\n")
+    print(f"# {options.recipe}{sets}, resolved", dump_used(recipe), *(f"# {line}" for line in plan), sep="\n")

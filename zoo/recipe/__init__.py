@@ -3,6 +3,7 @@
 from zoo.recipe.json_schema import json_schema
 from zoo.recipe.reader import (
     dump,
+    dump_used,
     read_located,
     read_recipe,
     resolve,
@@ -17,6 +18,7 @@ __all__ = [
     "Recipe",
     "Tree",
     "dump",
+    "dump_used",
     "json_schema",
     "read_located",
     "read_recipe",

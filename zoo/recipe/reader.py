@@ -95,6 +95,14 @@ def dump(recipe: Recipe) -> str:
     return to_yaml(recipe.as_dict())
 
 
+def dump_used(recipe: Recipe) -> str:
+    """The YAML of `dump` without `data.vocab_size` where the tokenizer that is given decides it."""
+    values = recipe.as_dict()
+    if values["data"].get("tokenizer") not in (None, "characters"):
+        values["data"].pop("vocab_size", None)
+    return to_yaml(values)
+
+
 def validate_trainable(recipe: Recipe) -> None:
     """Raises InputError for a recipe that is for evaluating a trained model only."""
     broken = broken_rules(recipe.as_dict(), (), FOR_TRAINING)
