@@ -462,6 +462,12 @@ def test_blocks_do_not_depend_on_shorter_lengths_and_many_documents_have_none(te
     few = bigram(text_recipe("decoder", "few", "evaluate.lengths=[6]"))
     (one,), (first, _) = (measure("nonoverlapping", *few, lengths) for lengths in ([6], [6, 5]))
     assert one == first and len(one["blocks"].blocks) == 16
+    # The lengths of the recipe are for its own text.
+    task, other = bigram(text_recipe("decoder", "few", "evaluate.lengths=[8, 50]"))
+    for label, count in ((None, 4), ("novels", 16)):
+        other.label = label
+        (row,) = measure("nonoverlapping", task, other, [8])
+        assert len(row["blocks"].blocks) == count
     many = bigram(text_recipe("decoder", "many", "evaluate.max_tokens=500", "evaluate.lengths=[8]"))
     row = measure("nonoverlapping", *many, [16])[0]
     assert 10 <= row["documents"] < 16 and "blocks" not in row and "remark" not in row

@@ -99,7 +99,8 @@ class Text:
     Attributes:
         size: number of pairs that are scored at every length: at most `evaluate.max_tokens`.
         start_token: the token before each window, or None. It counts in the length of a window.
-        blocks: number of blocks of the scored text, none shorter than the longest length.
+        blocks: number of blocks of the scored text, none shorter than the longest length: of those asked for
+            and, for the text of the recipe, those of the recipe.
         likelihood: whether the losses add up to the likelihood of a text; those of masked tokens do not.
         starts: the index of each document's first input token, int64.
         end: number of pairs in the whole split.
@@ -115,7 +116,9 @@ class Text:
         self.max_tokens = config.max_tokens or MAX_TOKENS
         self.size = min(self.end, self.max_tokens)
         self.start_token = start_token(task, source.tokenizer)
-        longest = max((one for one in (*lengths, *config.lengths) if one <= self.size), default=1)
+        # The recipe's lengths keep the blocks of its own text the same, whatever lengths are asked for.
+        asked = lengths if source.label else (*lengths, *config.lengths)
+        longest = max((one for one in asked if one <= self.size), default=1)
         self.blocks = min(MAX_BLOCKS, self.size // longest)
         self._left_out = None if config.end_tokens else source.tokenizer.end_token
         self._masked = None
