@@ -91,7 +91,7 @@ def test_the_run_folder_holds_the_chosen_values(here, recipe, machine, capsys, u
     machine(bf16=False)
     given = recipe("max_index", WIDE, "trainer.max_steps=4")
     folder = fit(given)
-    assert "4 steps in 32-true; run folder" in capsys.readouterr().out
+    assert "4 steps in 32-true; validation" in capsys.readouterr().out
     stored, card = (
         yaml.safe_load((folder / "recipe.yaml").read_text()),
         json.loads((folder / "card.json").read_text()),

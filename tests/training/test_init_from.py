@@ -51,7 +51,7 @@ def test_the_card_says_where_it_started(here, recipe, capsys):
     assert card(first)["init_from"] is None
     capsys.readouterr()
     second = fit(recipe("text", "name=second", "init_from=runs/first"))
-    assert ", from runs/first; run folder" in capsys.readouterr().out.splitlines()[0]
+    assert ", from runs/first; validation" in capsys.readouterr().out.splitlines()[0]
     file = first / "checkpoints" / "last.ckpt"
     assert card(second)["init_from"] == {
         "path": "runs/first",

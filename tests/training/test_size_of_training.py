@@ -1,9 +1,11 @@
 """The plan of a training: its numbers are those of the model and the data."""
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from zoo import build, cli
-from zoo.data import open_data
+from zoo.data import open_data, source
 from zoo.recipe import dump
 from zoo.training.plan import Plan, plan_of, short
 
@@ -28,14 +30,44 @@ def test_epochs_are_known_once_the_text_is_tokenized(recipe, tmp_path):
     planned = recipe("text", f"data.cache={tmp_path}", "trainer.max_steps=100000")
     before = plan_of(planned)
     assert before.epochs is None and before.warnings() == []
-    source = open_data(planned)
+    opened = open_data(planned)
     plan, data = plan_of(planned), planned.data
-    assert plan == Plan.of(planned, build(planned, vocab_size=source.vocab_size), plan.corpus_tokens)
-    assert plan.corpus_tokens == len(source.stream("train"))
+    assert plan == Plan.of(planned, build(planned, vocab_size=opened.vocab_size), opened)
+    assert plan.corpus_tokens == len(opened.stream("train"))
     assert plan.tokens == 100000 * data.batch_size * data.sequence_length
     assert plan.warnings() == [
         f"warning: the corpus repeats: {plan.epochs:.3g} epochs of {short(plan.corpus_tokens)} tokens"
     ]
+
+
+def test_a_long_validation_is_cut_unless_all_is_asked_for(recipe, monkeypatch):
+    whole = open_data(recipe("text", "trainer.limit_val_batches=null"))
+    size, step = len(whole.dataset("valid")), whole.recipe.tokens_per_step
+    assert whole.valid_size() == size > 3 * whole.recipe.data.batch_size
+    monkeypatch.setattr(source, "VALID_TOKENS", 3 * step + 1)
+    assert whole.valid_size() == 3 * whole.recipe.data.batch_size == sum(map(_rows, whole.valid_loader()))
+    assert open_data(recipe("text", "trainer.limit_val_batches=1.0")).valid_size() == size
+
+
+def _rows(batch):
+    return len(batch["tokens"])
+
+
+def test_the_share_of_validation_is_that_of_the_operations(recipe):
+    """Counted in a training step and in a validation, of products alone."""
+    planned = recipe(
+        "max_index", "trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.limit_val_batches=2"
+    )
+    task, opened = build(planned), open_data(planned)
+    plan = Plan.of(planned, task, opened)
+    tokens = next(iter(opened.train_loader()))["tokens"]
+    with FlopCounterMode(display=False) as step:
+        task(tokens).sum().backward()
+    with FlopCounterMode(display=False) as forward, torch.no_grad():
+        task(tokens)
+    training, validation = 8 * step.get_total_flops(), 2 * 2 * forward.get_total_flops()
+    assert plan.validations == 2 and plan.valid_tokens == 2 * planned.tokens_per_step
+    assert plan.validation_share == pytest.approx(validation / (training + validation), rel=0.05)
 
 
 def test_devices_and_accumulation_divide_the_batch(recipe):

@@ -14,6 +14,10 @@ from zoo.recipe import Recipe
 
 GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 
+VALID_TOKENS = 1 << 21
+"""Most tokens of a validation by default. A constant: a resume may change the interval, and the scores of a
+run stay comparable."""
+
 
 class DataSource:
     """The data of a run.
@@ -59,14 +63,9 @@ class DataSource:
     def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
         """One rank's part of the validation split: in order, unpadded, in micro-batches as in training.
 
-        `trainer.limit_val_batches` (a number of batches, or a fraction) is applied here, in whole batches:
-        the same examples are left on any number of ranks. Raises InputError where a rank would have none.
+        The same examples are left on any number of ranks. Raises InputError where a rank would have none.
         """
-        data, dataset = self.recipe.data, self.dataset("valid")
-        size, limit = len(dataset), self.recipe.trainer.limit_val_batches
-        if limit is not None:
-            most = limit * data.batch_size if isinstance(limit, int) else max(1, round(limit * size))
-            size = min(size, most)
+        data, dataset, size = self.recipe.data, self.dataset("valid"), self.valid_size()
         if size < world_size:
             message = (
                 f"the validation data holds too few sequences ({size}) for {world_size} devices; take more "
@@ -75,6 +74,14 @@ class DataSource:
             raise InputError(Problem(message, key="data.sequence_length"))
         share = max(1, data.batch_size // (world_size * self.accumulate))
         return Loader(dataset, strided_batches(size, share, rank, world_size), data.workers)
+
+    def valid_size(self) -> int:
+        """Sequences of a validation, by `trainer.limit_val_batches` and `VALID_TOKENS`, in whole batches."""
+        recipe, size, limit = self.recipe, len(self.dataset("valid")), self.recipe.trainer.limit_val_batches
+        if isinstance(limit, float):
+            return min(size, max(1, round(limit * size)))
+        batches = max(1, VALID_TOKENS // recipe.tokens_per_step) if limit is None else limit
+        return min(size, batches * recipe.data.batch_size)
 
     def validate(self, world_size: int) -> None:
         """Raises InputError for data that is too small for a training with so many processes."""

@@ -258,6 +258,13 @@ class Recipe(Section):
         """Tokens of an optimizer step, over all devices."""
         return self.data.batch_size * self.data.sequence_length
 
+    @property
+    def validation_interval(self) -> int | float:
+        """Optimizer steps between two validations, or a fraction of an epoch."""
+        interval = self.trainer.val_check_interval
+        # A run shorter than the interval of checkpoints is validated once, at its end.
+        return min(self.checkpoint.every_n_steps, self.trainer.max_steps) if interval is None else interval
+
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""
         return self.model_dump(mode="json")

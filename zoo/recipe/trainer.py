@@ -71,7 +71,8 @@ class TrainerConfig(Section):
     limit_val_batches: Annotated[
         Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Affects("results")
     ] = None
-    """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
+    """Validation batches (of batch_size) per validation, or a fraction of all. null: all, up to two
+    million tokens (2^21); 1.0: all of any text."""
     log_every_n_steps: Annotated[Positive, Affects(None)] = 50
     """Optimizer steps between two lines of the log."""
 

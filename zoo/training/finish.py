@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 
 from zoo.data.source import DataSource
-from zoo.data.text.datasets import TextSource
 from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measure import limits_of_evaluation
 from zoo.evaluation.measurement import Measurement
@@ -25,8 +24,7 @@ LEAST_TOKENS = 16384
 def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     """The facts of a training, and what its evaluation will lack, a line each."""
     recipe, folder = run.recipe, run.folder
-    text = source.stream("train") if isinstance(source, TextSource) and source.kind == "text" else None
-    plan = Plan.of(recipe, task.model, None if text is None else len(text))
+    plan = Plan.of(recipe, task.model, source)
     start = f", from {recipe.init_from}" if run.origin else ""
     verb = "continuing" if run.checkpoint else "training"
     computed = f"in {recipe.trainer.precision}{', compiled' if recipe.compile else ''}"
@@ -34,7 +32,8 @@ def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     line = (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
         f"{short(plan.parameters)} parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{plan.size_text()} in {recipe.trainer.max_steps} steps {computed}{start}; run folder {folder}"
+        f"{plan.size_text()} in {recipe.trainer.max_steps} steps {computed}{start}; "
+        f"{plan.validation_text()}; run folder {folder}"
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")

@@ -52,9 +52,7 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     recipe, before = run.recipe, run.content or {}
     flags = recipe.trainer.flags()
     flags["strategy"] = make_strategy(flags["strategy"], task.model)
-    if flags["val_check_interval"] is None:
-        # A run shorter than that is validated once, at its end.
-        flags["val_check_interval"] = min(recipe.checkpoint.every_n_steps, recipe.trainer.max_steps)
+    flags["val_check_interval"] = recipe.validation_interval
     if flags["limit_val_batches"]:
         # Taken off the data: of batches Lightning would count each device's own.
         flags["limit_val_batches"] = None
