@@ -80,8 +80,11 @@ def test_devices_and_accumulation_divide_the_batch(recipe):
     assert one.memory()[1] == 4 * parts.memory()[1]
 
 
-def test_show_prints_a_recipe_that_cannot_be_planned_here(recipe, tmp_path, capsys):
-    (tmp_path / "r.yaml").write_text(dump(recipe("text", "data.tokenizer=no/such/folder/gone")))
+def test_a_missing_tokenizer_leaves_the_vocabulary_open(recipe, tmp_path, capsys):
+    gone = recipe("text", "data.tokenizer=no/such/folder/gone", "trainer.max_steps=50")
+    plan, known = plan_of(gone), plan_of(recipe("text", f"data.cache={tmp_path}"))
+    assert plan.vocab_size is None and plan.parameters == known.parameters - known.embedding
+    (tmp_path / "r.yaml").write_text(dump(gone))
     assert cli.main(["show", str(tmp_path / "r.yaml")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("# no plan: ") and "gone" in lines[-1]
+    shown = capsys.readouterr().out.split("# parameters: ")[1]
+    assert "(without the embedding" in shown and f" {short(plan.tokens)} tokens in all\n" in shown

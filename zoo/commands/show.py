@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
 
         try:
             plan = plan_of(recipe).lines()
-        except InputError as error:  # the tokenizer is not here, or this machine cannot build the encoding
+        except InputError as error:  # this machine cannot build the encoding, or use the data
             plan = [f"no plan: {line}" for line in str(error).splitlines()]
     sets = "".join(f" --set {text}" for text in options.set)
     print(f"# {options.recipe}{sets}, resolved", dump_used(recipe), *(f"# {line}" for line in plan), sep="\n")

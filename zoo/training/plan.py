@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ class Plan:
     """A training in numbers.
 
     Attributes:
+        vocab_size: None where the tokenizer is not here; `parameters` is then without the embedding.
         corpus_tokens: None where the data is generated, or not tokenized yet.
         valid_tokens, validations: tokens of a validation, and validations of the run; None where the data is
             not tokenized yet.
@@ -38,7 +39,7 @@ class Plan:
     embedding: int
     encoding: int
     d_ff: int
-    vocab_size: int
+    vocab_size: int | None
     corpus_tokens: int | None = None
     valid_tokens: int | None = None
     validations: int | None = None
@@ -122,9 +123,10 @@ class Plan:
         """All numbers as text."""
         data = self.recipe.data
         state, activations = self.memory()
+        embedding = f"embedding {short(self.embedding)}" if self.vocab_size else "without the embedding"
         return [
-            f"parameters: {short(self.parameters)} (embedding {short(self.embedding)}, encoding "
-            f"{short(self.encoding)}); d_ff {self.d_ff}, vocabulary {self.vocab_size}",
+            f"parameters: {short(self.parameters)} ({embedding}, encoding {short(self.encoding)}); d_ff "
+            f"{self.d_ff}, vocabulary {self.vocab_size or 'unknown'}",
             f"tokens: {short(self.recipe.tokens_per_step)} per step; {self.size_text()} in all",
             self.validation_text(),
             f"sequences: {data.batch_size} of {data.sequence_length} tokens per step, {self.sequences:g} at "
@@ -139,21 +141,25 @@ def plan_of(recipe: Recipe) -> Plan:
     """The plan of a recipe, before its data is opened and its model is built.
 
     Raises:
-        InputError: an encoding that cannot be built, or a tokenizer that cannot be opened.
+        InputError: an encoding that cannot be built, or data that is here and cannot be used.
     """
     recipe = choose_auto(recipe)
-    dataset, tokens, source = build_dataset(recipe.data), None, None
+    dataset, tokens, source, vocab_size = build_dataset(recipe.data), None, None, None
     if isinstance(dataset, TokenizedText):
-        with suppress(InputError):  # the data may be missing here
+        with suppress(InputError):  # the tokenizer or the data may be missing here
+            given = dataset.given_tokenizer()
+            vocab_size = given.vocab_size if given else dataset.vocab_size
             tokens = dataset.tokens(build=False)
-    given = dataset.given_tokenizer() if isinstance(dataset, TokenizedText) else None
-    known = tokens.tokenizer if tokens else given
     if tokens or not isinstance(dataset, TokenizedText):
         source = dataset.open(recipe)
+        vocab_size = source.vocab_size
     build_encoding(recipe)
     with torch.device("meta"):
-        model = build_task(recipe, known.vocab_size if known else dataset.vocab_size).model
-    return Plan.of(recipe, model, source)
+        model = build_task(recipe, vocab_size or 1).model
+    plan = Plan.of(recipe, model, source)
+    if vocab_size is not None:
+        return plan
+    return replace(plan, parameters=plan.parameters - plan.embedding, embedding=0, vocab_size=None)
 
 
 def _of_data(recipe: Recipe, source: DataSource) -> dict[str, int | None]:
