@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import json
 import os
 import shutil
 import signal
@@ -282,3 +283,40 @@ def made_run(tmp_path_factory):
 def run_copy(made_run, here):
     """A copy of that run in runs/tiny."""
     return shutil.copytree(made_run, here / "runs" / "tiny").relative_to(here)
+
+
+SBATCH = """\
+#!{python}
+import json
+import sys
+from pathlib import Path
+
+calls = Path({calls!r})
+job = 100 + (calls.read_text().count("\\n") if calls.exists() else 0)
+with calls.open("a") as file:
+    print(json.dumps(sys.argv[1:]), file=file)
+print(job)
+"""
+SRUN = """\
+#!/bin/sh
+[ "$1" = --kill-on-bad-exit=1 ] && shift
+for rank in $(seq 0 $((${SLURM_NTASKS:-1} - 1))); do
+    SLURM_PROCID=$rank SLURM_NODEID=$rank "$@" &
+    pids="$pids $!"
+done
+for pid in $pids; do wait $pid || exit 1; done
+"""
+
+
+@pytest.fixture
+def cluster(here, monkeypatch):
+    """Stand-ins for SLURM's commands on the path, with a task a node; gives the arguments of `sbatch`."""
+    tools = here / "tools"
+    tools.mkdir()
+    calls = here / "calls"
+    sbatch = SBATCH.format(python=sys.executable, calls=str(calls))
+    for name, content in {"sbatch": sbatch, "srun": SRUN}.items():
+        (tools / name).write_text(content)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return lambda: [json.loads(line) for line in calls.read_text().splitlines()]

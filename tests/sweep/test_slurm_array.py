@@ -12,37 +12,6 @@ import pytest
 
 from zoo import cli
 
-SBATCH = """\
-#!{python}
-import json
-import sys
-from pathlib import Path
-
-calls = Path({calls!r})
-job = 100 + (calls.read_text().count("\\n") if calls.exists() else 0)
-with calls.open("a") as file:
-    print(json.dumps(sys.argv[1:]), file=file)
-print(job)
-"""
-SRUN = '#!/bin/sh\n[ "$1" = --kill-on-bad-exit=1 ] && shift\nexec "$@"\n'
-
-
-@pytest.fixture
-def cluster(here, monkeypatch):
-    """Stand-ins for SLURM's commands on the path; gives the arguments of each call of `sbatch`."""
-    tools = here / "tools"
-    tools.mkdir()
-    calls = here / "calls"
-    for name, content in {
-        "sbatch": SBATCH.format(python=sys.executable, calls=str(calls)),
-        "srun": SRUN,
-    }.items():
-        (tools / name).write_text(content)
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    return lambda: [json.loads(line) for line in calls.read_text().splitlines()]
-
-
 OPTIONS = "--slurm=--partition=gpu --time=1:00:00"
 
 

@@ -15,6 +15,7 @@ zoo fit recipes/alibi_maxindex.yaml
 zoo fit recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
 zoo fit recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
 zoo fit recipes/alibi_wikitext2.yaml --out runs/mine --resume
+zoo fit recipes/alibi_wikitext2.yaml --set trainer.num_nodes=2 --slurm='--partition=gpu --time=8:00:00'
 """
 
 
@@ -34,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="resume from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
         "one (for a job script that is run again from its top)",
     )
+    parser.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="OPTIONS",
+        help="write a job script for SLURM and submit it; options of sbatch",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,6 +54,14 @@ def run(options: argparse.Namespace) -> int:
         from zoo.recipe import read_located
 
         recipe, tree = read_located(options.recipe, options.set)
+    if options.slurm is not None:
+        from zoo.training.submit import submit
+
+        try:
+            print(submit(recipe, options.recipe, options.set, options.out, options.resume, options.slurm))
+        except InputError as error:
+            raise tree.located(error) from error
+        return 0
     trainer = recipe.trainer
     processes = devices_taken(trainer.devices, trainer.accelerator)
     if processes > 1 and trainer.num_nodes == 1 and find_launcher() is None:

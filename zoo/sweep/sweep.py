@@ -18,8 +18,9 @@ from typing import Any
 from zoo.console import duration
 from zoo.errors import InputError, Problem, RunError, collect
 from zoo.files import atomic_write
-from zoo.launch.devices import cpu_cores, number_of_devices
+from zoo.launch.devices import cpu_cores
 from zoo.launch.ranks import PARENT
+from zoo.launch.slurm import SRUN, job_options, sbatch
 from zoo.recipe import to_yaml_line
 from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.compare import validate_out
@@ -95,25 +96,22 @@ class Sweep:
         if not todo:
             self._compare(name, runs, {})
             return
-        folder, trainer = self.out / f"{name}_sweep", runs[0].recipe.trainer
+        folder, needed = self.out / f"{name}_sweep", job_options(runs[0].recipe.trainer)
         commands = folder / "commands.txt"
         lines = [
             f"{shlex.join(run.command(sys.executable))} >>{shlex.quote(str(run.log))} 2>&1\n" for run in todo
         ]
         todo[0].log.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(commands, "".join(lines))
-        first = _sbatch(
+        first = sbatch(
             f"--job-name={name}",
             f"--array=1-{len(todo)}" + (f"%{self.jobs}" if self.jobs else ""),
             f"--output={folder}/slurm-%A_%a.out",
-            f"--nodes={trainer.num_nodes}",
-            f"--ntasks-per-node={number_of_devices(trainer.devices) or 1}",
-            *("--requeue", "--open-mode=append", "--signal=SIGUSR1@180"),
+            *needed,
             *shlex.split(options),
-            '--wrap=eval "srun --kill-on-bad-exit=1 '
-            f'$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {shlex.quote(str(commands))})"',
+            f'--wrap=eval "{SRUN} $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {shlex.quote(str(commands))})"',
         )
-        second = _sbatch(
+        second = sbatch(
             f"--job-name={name}_comparison",
             f"--output={folder}/comparison.out",
             f"--dependency=afterany:{first}",
@@ -316,17 +314,6 @@ def _last_line(log: Path) -> str:
     _, traceback, end = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in end.splitlines() if line.strip() and not (traceback and line.startswith(" "))]
     return lines[0 if traceback else -1].strip() if lines else ""
-
-
-def _sbatch(*options: str) -> str:
-    """Submit a job; returns its id."""
-    try:
-        done = subprocess.run(["sbatch", "--parsable", *options], capture_output=True, text=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunError(f"sbatch cannot be run: {error}") from error
-    if done.returncode:
-        raise RunError(f"sbatch {shlex.join(options)}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
 
 
 def _note(text: str) -> None:
