@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from known_units import HARD, TOKENS
 
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.report import build
-from zoo.reports.text import console, markdown
+from zoo.reports.text import console, latex, markdown
 
 
 def cells(text, title):
@@ -68,3 +69,18 @@ def test_a_run_called_like_a_tag_is_text(write_run):
     run = write_run("a", speeds=()).rename("runs/<script>*x*")
     text = markdown(build([run, write_run("b", "rope")]))
     assert "<script>" not in text and "runs/&lt;script&gt;\\*x\\*: no train" in text
+
+
+def test_the_latex_tables_hold_the_values_intervals_and_ties_of_the_csv_file(write_run):
+    runs = [write_run(n, e) for n, e in (("a", "alibi"), ("b", {"name": "heads", "of": ["alibi", "none"]}))]
+    report = build([*runs, write_run("c", "rope", values={16: 2.5, 32: 2.6})])
+    text = latex(report)
+    assert not re.search(r"(?<!\\)[_#]", text.partition("\\begin")[2]) and "–" not in text
+    for columns, body in re.findall(r"\\begin{tabular}{(l[r]*)}(.*?)\\end{tabular}", text, re.DOTALL):
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(columns)}
+    values, differences = text.split(r"\begin{table}")[1:3]
+    for row in rows_of(report):
+        interval = f"({float(row['low']):.3f}--{float(row['high']):.3f})"
+        assert rf"{float(row['mean']):.3f} {{\scriptsize {interval}}}" in values
+    assert differences.count("} tied") == 2 and r"1=" in differences

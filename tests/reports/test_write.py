@@ -16,7 +16,7 @@ def made(write_run):
 
 def test_all_files_are_written_and_nothing_is_left_beside_them(made, tmp_path):
     folder = tmp_path / "new" / "comparison"
-    files = write_report(made, folder)
+    files = write_report(made, folder, with_latex=True)
     assert {file.name for file in files} == set(FILES) == {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == ["comparison"]
     assert (folder / "compare.png").read_bytes().startswith(b"\x89PNG")

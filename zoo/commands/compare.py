@@ -14,6 +14,7 @@ EXAMPLES = """
 zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
 zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
 zoo compare runs/*_wikitext2 --reference rope --out comparisons/wikitext2
+zoo compare runs/alibi_wikitext2 runs/rope_wikitext2 --latex
 zoo compare --models runs/pythia-160m runs/gpt2 --lengths 1024,2048
 zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
 """
@@ -37,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--panels", type=words, metavar="NAME,NAME", help="protocols in the picture (default: all)"
+    )
+    parser.add_argument(
+        "--latex", action="store_true", help="write compare.tex, too: the tables with booktabs, for a paper"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     parser.add_argument(
@@ -63,5 +67,5 @@ def run(options: argparse.Namespace) -> None:
         from zoo.reports.compare import OUT, compare
     compare(
         options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
-        options.reference, options.models, options.panels,
+        options.reference, options.models, options.panels, options.latex,
     )  # fmt: skip

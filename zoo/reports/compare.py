@@ -24,11 +24,11 @@ from zoo.files import atomic_write, is_disk_full
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.report import NOT_COMPARABLE, OUT, Report, build
 from zoo.reports.tables import report_page
-from zoo.reports.text import console, markdown, terminal_width
+from zoo.reports.text import console, latex, markdown, terminal_width
 
-TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
+TABLE, DATA, PAGE, LATEX = "compare.md", "compare.csv", "index.html", "compare.tex"
 PICTURES = (".png", ".svg", ".pdf")
-FILES = (TABLE, DATA, *(f"compare{ending}" for ending in PICTURES), PAGE)
+FILES = (TABLE, DATA, *(f"compare{ending}" for ending in PICTURES), PAGE, LATEX)
 
 
 def compare(
@@ -40,12 +40,14 @@ def compare(
     reference: str | None = None,
     models: bool = False,
     panels: Sequence[str] | None = None,
+    with_latex: bool = False,
 ) -> Report:
     """Compare evaluated runs (`zoo.reports.report.build`): print the tables, and write all files to `out`,
     which may hold an earlier comparison.
 
     Args:
         panels: the protocols in the picture; by default all.
+        with_latex: write the tables for LaTeX, too.
 
     Raises:
         InputError: as `build`; or a folder that holds other files.
@@ -55,8 +57,10 @@ def compare(
     if panels:
         check_panels(panels, report.summary["protocol"])
         report = replace(report, command=f"{report.command} --panels {','.join(panels)}")
+    if with_latex:
+        report = replace(report, command=f"{report.command} --latex")
     print(console(report, terminal_width()), flush=True)
-    written = write_report(report, out, panels)
+    written = write_report(report, out, panels, with_latex)
     print(f"\ntables, plots and page: {', '.join(map(str, written))}")
     print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)
     return report
@@ -68,7 +72,9 @@ def validate_out(folder: Path) -> None:
         raise InputError(f"{folder} holds other files; choose another folder with --out")
 
 
-def write_report(report: Report, folder: Path, panels: Sequence[str] | None = None) -> list[Path]:
+def write_report(
+    report: Report, folder: Path, panels: Sequence[str] | None = None, with_latex: bool = False
+) -> list[Path]:
     """Write all files of a comparison; without a picture where nothing is finite.
 
     Args:
@@ -84,7 +90,7 @@ def write_report(report: Report, folder: Path, panels: Sequence[str] | None = No
     drawn = {f"compare{ending}": content for ending, content in pictures(table, title, PICTURES).items()}
     # compare.csv comes first: it marks the folder as a comparison.
     files = {DATA: report.table.to_csv(index=False), TABLE: markdown(report, [*drawn][:1])}
-    files |= drawn | {PAGE: report_page(report)}
+    files |= drawn | {PAGE: report_page(report)} | ({LATEX: latex(report)} if with_latex else {})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

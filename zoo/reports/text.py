@@ -1,4 +1,4 @@
-"""A report as text for a terminal, and as Markdown."""
+"""A report as text for a terminal, as Markdown, and its tables for LaTeX."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
+from zoo.comparison.formatting import SUPERSCRIPTS
 from zoo.reports.page import Table
 from zoo.reports.report import Report
 from zoo.reports.tables import about_text, caveats, tables, warning
+
+INTERVAL = re.compile(r" (\([^()]*\d\))")
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
+    "≥": r"$\geq$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{chr(mark): rf"\textsuperscript{{{chr(digit)}}}" for digit, mark in SUPERSCRIPTS.items()},
+}  # fmt: skip
 
 
 def terminal_width() -> int | None:
@@ -33,7 +42,7 @@ def console(report: Report, width: int | None = None) -> str:
 def _table_text(table: Table, width: int | None) -> str:
     rows, notes = [table.header, *table.rows], [*table.notes]
     if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
-        rows = [[name, *(re.sub(r" \([^()]*\d\)", "", cell) for cell in cells)] for name, *cells in rows]
+        rows = [[name, *(INTERVAL.sub("", cell) for cell in cells)] for name, *cells in rows]
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
     widths = _widths(rows)
     lines = [
@@ -83,3 +92,29 @@ def _plain(text: str) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def latex(report: Report) -> str:
+    """The tables of a report for a document with the packages booktabs and graphicx."""
+    marked = [f"% {line}" for one in warning(report) for line in (one.text, *one.reasons)]
+    return "\n".join([*marked, f"% made by: {report.command}", *map(_table_latex, tables(report))])
+
+
+def _table_latex(table: Table) -> str:
+    rows = [[*map(_tex, row)] for row in table.rows]
+    for row, column in table.bold:
+        value, interval, rest = rows[row][column + 1].partition(r" {\scriptsize")
+        rows[row][column + 1] = rf"\textbf{{{value}}}{interval}{rest}"
+    header, *lines = (" & ".join(cells) + r" \\" for cells in ([*map(_tex, table.header)], *rows))
+    return "\n".join([
+        "", r"\begin{table}", r"\centering", rf"\caption{{{_tex(table.caption)}}}",
+        rf"\resizebox{{\linewidth}}{{!}}{{\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+        r"\toprule", header, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}}",
+        *(rf"\par{{\footnotesize {_tex(note)}}}" for note in table.notes if note), r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    """Text with its special characters escaped, intervals in small type and minus signs."""
+    escaped = "".join(LATEX.get(one, one) for one in text)
+    return INTERVAL.sub(r" {\\scriptsize \1}", re.sub(r"(?<![\w.-])-(?=\d)", r"$-$", escaped))
