@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from zoo.comparison.caveats import of_runs
 from zoo.comparison.comparable import differences, facts
 from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError, RunError
@@ -105,6 +106,17 @@ def test_runs_that_were_tuned_by_the_same_grid_are_comparable(recipe):
     another = run("rope", 0.003, {"optimizer.lr": [0.003, 0.01]})
     (found,) = differences([one, another])
     assert str(found).startswith("recipe optimizer.lr: the best of ")
+
+
+def test_a_number_at_the_edge_of_its_grid_is_a_caveat(recipe):
+    def edges(lr, values, key="optimizer.lr"):
+        made = recipe("max_index", f"optimizer.lr={lr}").as_dict()
+        found = of_runs([RunInfo("runs/a", made, {}, grid={key: values}, speed=1.0)] * 2)
+        return [text for text in found if "edge of the grid" in text]
+
+    grid = [0.003, 0.001, 0.01]
+    assert [len(edges(lr, grid)) for lr in (0.001, 0.003, 0.01)] == [1, 0, 1]
+    assert "0.001" in edges(0.001, grid)[0] and edges(0.001, [True, False], "evaluate.end_tokens") == []
 
 
 def test_a_sweep_compares_the_chosen_runs_alone(stub, tiny, compared):

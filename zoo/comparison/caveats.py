@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
-from zoo.comparison.formatting import kind_text
+from zoo.comparison.formatting import kind_text, quoted
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.runs import SPEED, RunInfo
 from zoo.comparison.statistics import NOT_FINITE
@@ -31,11 +31,24 @@ def of_runs(runs: Sequence[RunInfo]) -> list[str]:
     found += [text for run in runs for text in _resumed(run)]
     for key, values in {key: values for run in runs for key, values in run.grid.items()}.items():
         found.append(f"recipe {key} was chosen for each encoding from {values} by its validation loss")
+    found += dict.fromkeys(text for run in runs for text in _at_the_edge(run))
     found += [f"{one}: tokens per second do not compare" for one in differing(computed)]
     if unknown := [run.path for run in runs if run.speed is None]:
         found.append(f"{', '.join(unknown)}: no {SPEED} in {METRICS}: the training speed is unknown")
     found += [f"{run.path}: {text}" for run in runs for text in run.left_out]
     return found + on_common_targets(runs)[2]
+
+
+def _at_the_edge(run: RunInfo) -> Iterator[str]:
+    """Chosen numbers beyond which the grid has no value."""
+    chosen = flatten(run.recipe)
+    for key, values in run.grid.items():
+        value, numbers = chosen.get(key), sorted(one for one in values if type(one) in (int, float))
+        if value in (*numbers[:1], *numbers[-1:]):
+            yield (
+                f"recipe {key} of {quoted(run.label)}: {value_as_text(value)} is the edge of the grid "
+                f"{values}, and a better value may lie beyond it: extend the grid"
+            )
 
 
 def _resumed(run: RunInfo) -> Iterator[str]:
