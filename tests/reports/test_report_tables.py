@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from known_units import HARD, TOKENS
 
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.report import build
+from zoo.reports.tables import report_page
 from zoo.reports.text import console, latex, markdown
 
 
@@ -84,3 +86,20 @@ def test_the_latex_tables_hold_the_values_intervals_and_ties_of_the_csv_file(wri
         interval = f"({float(row['low']):.3f}--{float(row['high']):.3f})"
         assert rf"{float(row['mean']):.3f} {{\scriptsize {interval}}}" in values
     assert differences.count("} tied") == 2 and r"1=" in differences
+
+
+def test_the_choice_from_a_grid_is_in_the_table_and_in_the_csv_file(write_run):
+    grid, runs = {"optimizer.lr": [0.001, 0.003]}, []
+    losses = {"optimizer.lr=0.001": {"0": 1.0, "1": 4.0}, "optimizer.lr=0.003": {"0": 2.0, "1": 2.0}}
+    for encoding in ("alibi", "rope"):
+        runs.append(write_run(encoding, encoding, recipe={"optimizer.lr": 0.003}))
+        tuned = {"grid": grid, "chosen": ["optimizer.lr=0.003"], "by": "val/loss", "losses": losses}
+        (runs[-1] / "tuned.json").write_text(json.dumps(tuned))
+    report = build(runs)
+    header, *rows = cells(markdown(report), "Tuning")
+    assert header[1:] == ["chosen", *losses]
+    shown = ["optimizer.lr=0.003", "2.500 (0: 1.000, 1: 4.000)", "**2.000 (0: 2.000, 1: 2.000)**"]
+    assert rows == [["alibi", *shown], ["rope", *shown]] and "Tuning" in report_page(report)
+    for row in rows_of(report):
+        assert row["tuned"] == "optimizer.lr=0.003"
+        assert json.loads(row["tuned_losses"]) == losses and json.loads(row["tuned_grid"]) == grid

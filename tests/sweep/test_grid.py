@@ -56,7 +56,10 @@ def test_the_best_of_each_encoding_by_its_mean_over_the_seeds(tiny):
     assert lines[0].startswith("alibi: optimizer.lr=0.003 is chosen")
     written = {run.name for run in runs if (run.folder / "tuned.json").is_file()}
     assert written == {run.name for run in chosen}
-    assert json.loads((chosen[0].folder / "tuned.json").read_text())["grid"] == grid
+    tuned = json.loads((chosen[0].folder / "tuned.json").read_text())
+    assert tuned["grid"] == grid and tuned["chosen"] == ["optimizer.lr=0.003"]
+    both = {"optimizer.lr=0.001": {"0": 1, "1": 4}, "optimizer.lr=0.003": {"0": 2, "1": 2}}
+    assert tuned["losses"] == both
     # Another choice takes the earlier one back; failed and diverged runs are not chosen.
     losses(runs, ["nan" if encoding == "rope" and lr == 0.001 else 1 for encoding, _, lr in order])
     failed = {run.name for run in runs if run.encoding == "alibi" and run.recipe.optimizer.lr == 0.003}
@@ -97,7 +100,7 @@ def test_a_grid_that_cannot_be_tried_is_refused_before_any_run(tiny, grid, sets,
 def test_runs_that_were_tuned_by_the_same_grid_are_comparable(recipe):
     def run(path, lr, grid):
         made = recipe("max_index", f"optimizer.lr={lr}", f"model.encoding={path}").as_dict()
-        return RunInfo(path, made, {}, grid=grid)
+        return RunInfo(path, made, {}, tuned={"grid": grid})
 
     one, other = run("alibi", 0.001, {"optimizer.lr": [0.001, 0.003]}), run("rope", 0.003, {})
     assert any("optimizer.lr" in str(found) for found in differences([one, other]))
@@ -111,7 +114,7 @@ def test_runs_that_were_tuned_by_the_same_grid_are_comparable(recipe):
 def test_a_number_at_the_edge_of_its_grid_is_a_caveat(recipe):
     def edges(lr, values, key="optimizer.lr"):
         made = recipe("max_index", f"optimizer.lr={lr}").as_dict()
-        found = of_runs([RunInfo("runs/a", made, {}, grid={key: values}, speed=1.0)] * 2)
+        found = of_runs([RunInfo("runs/a", made, {}, tuned={"grid": {key: values}}, speed=1.0)] * 2)
         return [text for text in found if "edge of the grid" in text]
 
     grid = [0.003, 0.001, 0.01]

@@ -34,7 +34,8 @@ class RunInfo:
         measurements: of its last checkpoint.
         left_out: the other measurements, as text.
         speed: median of the logged training tokens per second; None where none were logged.
-        grid: the values of each key from which a sweep chose this run's by validation.
+        tuned: the grid from which a sweep chose this run's values by validation, these values, and the losses
+            of all by seed; empty without a grid.
     """
 
     path: str
@@ -43,7 +44,12 @@ class RunInfo:
     measurements: tuple[Measurement, ...] = ()
     left_out: tuple[str, ...] = ()
     speed: float | None = None
-    grid: dict[str, list[Any]] = field(default_factory=dict)
+    tuned: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """The values of each key of the grid."""
+        return self.tuned.get("grid", {})
 
     @property
     def seed(self) -> int:
@@ -136,8 +142,8 @@ def run_info(folder: Path) -> RunInfo:
         speed = training_speed(folder / METRICS)
     if problems:
         raise InputError(problems)
-    grid = json.loads((folder / TUNED).read_text())["grid"] if (folder / TUNED).is_file() else {}
-    return RunInfo(str(folder), recipe, card, speed=speed, grid=grid)
+    tuned = json.loads((folder / TUNED).read_text()) if (folder / TUNED).is_file() else {}
+    return RunInfo(str(folder), recipe, card, speed=speed, tuned=tuned)
 
 
 def validated_recipe(folder: Path) -> dict[str, Any]:

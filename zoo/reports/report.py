@@ -33,7 +33,8 @@ COLUMNS = (
     "interval", "rank", "reference", "difference", "difference_low", "difference_high",
     "effective_length", "effective_length_at_least", "seeds", "measured", "counted", "count", "note",
     "added_parameters", "parameter_count", "training_tokens_per_second",
-    "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
+    "evaluation_tokens_per_second", "peak_memory_mb", "tuned", "tuned_losses", "tuned_grid",
+    "runs", "comparable",
 )  # fmt: skip
 """Columns of compare.csv."""
 
@@ -69,6 +70,13 @@ class Report:
         return [panel for _, panel in self.summary.groupby("panel", sort=False)]
 
     @property
+    def tuned(self) -> dict[str, dict[str, Any]]:
+        """The choice from a grid (`RunInfo.tuned`) for each encoding that has one."""
+        paths = self.results.rows.groupby("encoding", sort=False)["run"].first()
+        found = {label: self.results.runs[path].tuned for label, path in paths.items()}
+        return {label: found[label] for label in self.costs.index if found[label]}
+
+    @property
     def table(self) -> pd.DataFrame:
         """The summary with the costs of each encoding, as compare.csv has it."""
         comparable = f"no: {'; '.join(self.differences)}" if self.differences else "yes"
@@ -78,7 +86,16 @@ class Report:
         own = own[["added_parameters", "parameter_count", "training_tokens_per_second"]]
         table = self.summary.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})
         table = table.join(own, on="encoding").assign(comparable=comparable)
+        for column, text in _TUNED.items():
+            table[column] = table["encoding"].map({label: text(one) for label, one in self.tuned.items()})
         return table[[*COLUMNS]].astype(dict.fromkeys(("rank", "count", "effective_length"), "Int64"))
+
+
+_TUNED = {
+    "tuned": lambda one: " ".join(one["chosen"]),
+    "tuned_losses": lambda one: json.dumps(one.get("losses")),
+    "tuned_grid": lambda one: json.dumps(one["grid"]),
+}
 
 
 def build(

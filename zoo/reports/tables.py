@@ -50,7 +50,8 @@ def report_page(report: Report, more: Sequence[PageSection] = (), svg: bytes | N
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
         sections.append(PageSection(panel_title(panel), own))
-    sections += [PageSection("Costs", [one]) for one in costs_table(report)] + [*more]
+    sections += [PageSection("Costs", [one]) for one in costs_table(report)]
+    sections += [PageSection("Tuning", [one]) for one in tuning_table(report)] + [*more]
     end = ["This page was made by:", Code(report.command)] if report.command else []
     if end := end + caveats(report):
         sections.append(PageSection("How to reproduce" if report.command else "Caveats", end))
@@ -71,9 +72,9 @@ def caveats(report: Report) -> list[Part]:
 
 
 def tables(report: Report) -> list[Table]:
-    """The tables of each panel, and one of the costs."""
+    """The tables of each panel, one of the costs, and one of the choice from a grid."""
     made = [table for panel in report.panels for table in panel_tables(panel, report.subject)]
-    return [*made, *costs_table(report)]
+    return [*made, *costs_table(report), *tuning_table(report)]
 
 
 def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Table]:
@@ -201,6 +202,31 @@ def costs_table(report: Report) -> list[Table]:
     cells = report.costs[[*columns]].rename(columns=columns).map(count_text)
     note = f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have"
     return [_table(report.subject, cells, "Costs", frozenset(), [note] if at else [])]
+
+
+def tuning_table(report: Report) -> list[Table]:
+    """The validation losses by which the values of a grid were chosen, by seed; none without a grid."""
+    tuned = report.tuned
+    if not tuned:
+        return []
+    losses = {label: one.get("losses", {}) for label, one in tuned.items()}
+    points = [*dict.fromkeys(point for own in losses.values() for point in own)]
+    rows, bold = [], set()
+    for row, (label, one) in enumerate(tuned.items()):
+        chosen = " ".join(one["chosen"])
+        rows.append((label, chosen, *(_losses(losses[label].get(point, {})) for point in points)))
+        bold |= {(row, 1 + at) for at, point in enumerate(points) if point == chosen}
+    about = ", ".join(dict.fromkeys(one["by"] for one in tuned.values()))
+    note = f"{about}, lower is better: the mean, and in brackets each seed; {DASH}: a run failed or diverged"
+    return [Table((report.subject, "chosen", *points), rows, "Tuning", frozenset(bold), [note])]
+
+
+def _losses(by_seed: dict[str, float | None]) -> str:
+    values = [math.nan if one is None else one for one in by_seed.values()]
+    if not values or math.isnan(mean := sum(values) / len(values)):
+        return DASH
+    seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in by_seed.items())
+    return f"{number(mean)} ({seeds})"
 
 
 def _shared(panel: pd.DataFrame) -> pd.Series:

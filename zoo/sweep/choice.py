@@ -29,25 +29,32 @@ def choose(
     """
     chosen, lines = [], []
     for encoding in dict.fromkeys(run.encoding for run in runs):
-        losses: dict[Point, float] = {}
+        losses: dict[Point, dict[int, float]] = {}
         for point in points(grid):
             own = [run for run in runs if (run.encoding, run.point) == (encoding, point)]
             if not any(run.name in failed for run in own):
-                losses[point] = statistics.fmean(validation_loss(run.folder) for run in own)
-        best = min(losses, key=losses.__getitem__, default=None)
+                losses[point] = {run.seed: validation_loss(run.folder) for run in own}
+        means = {point: statistics.fmean(of_seeds.values()) for point, of_seeds in losses.items()}
+        best = min(means, key=means.__getitem__, default=None)
         for run in runs:
             if run.encoding == encoding and run.point == best:
                 tuned = {
                     "grid": grid,
                     "chosen": best,
                     "by": f"{LOSS} at length {run.recipe.data.sequence_length}",
+                    "losses": {
+                        " ".join(point): {
+                            seed: loss if loss < math.inf else None for seed, loss in own.items()
+                        }
+                        for point, own in losses.items()
+                    },
                 }
                 atomic_write(run.folder / TUNED, json.dumps(tuned, indent=1) + "\n")
                 chosen.append(run)
             elif run.encoding == encoding:
                 (run.folder / TUNED).unlink(missing_ok=True)
         if best is not None:
-            shown = ", ".join(f"{loss:.4g} at {' '.join(point)}" for point, loss in losses.items())
+            shown = ", ".join(f"{loss:.4g} at {' '.join(point)}" for point, loss in means.items())
             lines.append(f"{encoding}: {' '.join(best)} is chosen; validation loss {shown}")
     return chosen, lines
 
