@@ -29,7 +29,6 @@ import importlib
 import itertools
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -54,6 +53,7 @@ from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, merged
 from zoo.evaluation.store import read_measurements, store
 from zoo.files import atomic_write
+from zoo.launch.devices import processor
 from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
 from zoo.runs.card import read_card, write_card
 from zoo.runs.folder import LAST, METRICS, RECIPE
@@ -378,12 +378,6 @@ def code_state() -> dict[str, Any]:
 def machine(study: Study) -> dict[str, Any]:
     gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
     return {"processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__}
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def stop(number: int, frame: object) -> None:

@@ -103,3 +103,16 @@ def test_the_choice_from_a_grid_is_in_the_table_and_in_the_csv_file(write_run):
     for row in rows_of(report):
         assert row["tuned"] == "optimizer.lr=0.003"
         assert json.loads(row["tuned_losses"]) == losses and json.loads(row["tuned_grid"]) == grid
+
+
+def test_training_speeds_of_different_machines_are_marked(write_run):
+    def speeds(*machines):
+        made = zip(("alibi", "rope", "none"), machines, strict=True)
+        runs = [write_run(f"{e}{len(set(machines))}", e, card={"machine": one}) for e, one in made]
+        text = markdown(build(runs))
+        return [row[3] for row in cells(text, "Costs")[1:]], text.split("## Costs")[1]
+
+    marked, below = speeds("1 x H100", "1 x H200", "1 x H100")
+    assert marked == ["100¹", "100¹", "100²"] and "¹ trained on 1 x H100" in below
+    plain, below = speeds(*["1 x H100"] * 3)
+    assert plain == ["100"] * 3 and "trained on 1 x H100" in below

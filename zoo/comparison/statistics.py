@@ -39,6 +39,7 @@ SHARE_KEPT = 0.85
 arXiv:2502.05167)."""
 LEARNED = 0.5
 """A task with a lower accuracy at the trained length is not learned, and has no effective length."""
+UNKNOWN_MACHINE = "a machine that card.json does not name"
 NATS_LOST = 0.05
 """Per token, above the loss at the trained length."""
 
@@ -281,8 +282,9 @@ def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
 
 
 def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
-    """The costs of each encoding, means over its runs, indexed by label: parameters and tokens per second of
-    the training, and of an evaluation by the first protocol at the longest length that all curves have."""
+    """The costs of each encoding, means over its runs, indexed by label: parameters, tokens per second and
+    machine of the training, and tokens per second of an evaluation by the first protocol at the longest
+    length that all curves have."""
     import pandas as pd
 
     first = table[table["panel"] == 0].set_index("encoding")
@@ -298,6 +300,7 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
             "added_parameters": max(one.get("positional", 0) for one in counts),
             "parameters": max(one.get("total", 0) for one in counts),
             "training_tokens_per_second": pd.Series([run.speed for run in runs], dtype=float).mean(),
+            "machine": ", ".join(sorted({run.card.get("machine", UNKNOWN_MACHINE) for run in runs})),
             "evaluation_length": length,
         }
     evaluated = evaluated.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import os
+import platform
+from pathlib import Path
 from typing import Any
 
 
 def cpu_cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The model of the CPU."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine(device: str, count: int) -> str:
+    """The devices that decide the speed of a training: the GPUs, or the CPU with its threads.
+
+    Args:
+        device: the kind of device, as torch names it.
+        count: the processes of the training, each with a device of its own.
+    """
+    import torch
+
+    if device == "cuda":
+        return f"{count} x {torch.cuda.get_device_name()}"
+    return f"{processor()}, {count} x {torch.get_num_threads()} threads"
 
 
 def number_of_devices(devices: Any) -> int | None:

@@ -199,9 +199,16 @@ def costs_table(report: Report) -> list[Table]:
         "evaluation_tokens_per_second": f"evaluation tokens/s{at}",
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
-    cells = report.costs[[*columns]].rename(columns=columns).map(count_text)
-    note = f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have"
-    return [_table(report.subject, cells, "Costs", frozenset(), [note] if at else [])]
+    cells, notes = report.costs[[*columns]].rename(columns=columns).map(count_text), _Notes()
+    machines = report.costs["machine"]
+    about = ["each run was timed at a moment of its own, under the load of its machine then"]
+    if machines.nunique() == 1:
+        about.append(f"trained on {machines.iloc[0]}")
+    else:
+        cells["training tokens/s"] += [notes.mark(f"trained on {one}") for one in machines]
+    if at:
+        about.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
+    return [_table(report.subject, cells, "Costs", frozenset(), notes.lines(about))]
 
 
 def tuning_table(report: Report) -> list[Table]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, read_json
+from zoo.launch.devices import machine
 from zoo.recipe import Recipe
 from zoo.recipe.diff import diff, recorded_on_resume
 from zoo.recipe.encoding import encoding_label
@@ -42,12 +43,14 @@ def make_card(
     fingerprint: dict[str, str],
     init_from: dict[str, Any] | None = None,
     device: str | None = None,
+    count: int = 1,
     before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that is known before training; `steps` and `tokens_seen` grow with it.
 
     Args:
         init_from: the run that its weights come from: what that one has learned counts too.
+        device, count: the kind of devices, and how many train it.
         before: the content of the checkpoint that is resumed from. `changed_on_resume` records the changes
             since then as {"step", "key", "from", "to"}, after earlier ones.
     """
@@ -78,7 +81,7 @@ def make_card(
         "changed_on_resume": [],
         "versions": versions,
         "git_commit": _git_commit(),
-    } | ({} if device is None else {"device": device})
+    } | ({} if device is None else {"device": device, "machine": machine(device, count)})
     if before:
         step, stored = before["global_step"], before["hyper_parameters"]["recipe"]
         changes = recorded_on_resume(stored, recipe)

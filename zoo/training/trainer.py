@@ -93,7 +93,7 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     # The origin may be gone, or hold another model, by the time that a run is resumed.
     origin = run.origin.facts if run.origin else before.get("zoo_card", {}).get("init_from")
     device = trainer.strategy.root_device.type
-    run.card = make_card(recipe, task.model, source.fingerprint, origin, device, before)
+    run.card = make_card(recipe, task.model, source.fingerprint, origin, device, trainer.world_size, before)
     _disable_signal_handling(trainer)
     run.begun = True
     return trainer
