@@ -10,7 +10,8 @@ from zoo.comparison.caveats import of_runs
 from zoo.comparison.comparable import differences, facts
 from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError, RunError
-from zoo.sweep.choice import choose
+from zoo.recipe import read_recipe
+from zoo.sweep.choice import choose, record
 from zoo.sweep.grid import read_grid
 from zoo.sweep.plan import plan
 from zoo.sweep.sweep import Sweep
@@ -49,23 +50,28 @@ def test_the_best_of_each_encoding_by_its_mean_over_the_seeds(tiny):
         ("rope", 0.003): (1, 9),
     }
     losses(runs, [table[encoding, lr][seed] for encoding, seed, lr in order])
-    chosen, lines = choose(runs, grid, ())
-    assert {(run.encoding, run.seed, run.recipe.optimizer.lr) for run in chosen} == {
-        ("alibi", 0, 0.003), ("alibi", 1, 0.003), ("rope", 0, 0.001), ("rope", 1, 0.001),
+    tuned, lines = choose(runs, grid, ())
+    assert {encoding: one["chosen"] for encoding, one in tuned.items()} == {
+        "alibi": ("optimizer.lr=0.003",), "rope": ("optimizer.lr=0.001",),
     }  # fmt: skip
     assert lines[0].startswith("alibi: optimizer.lr=0.003 is chosen")
-    written = {run.name for run in runs if (run.folder / "tuned.json").is_file()}
-    assert written == {run.name for run in chosen}
-    tuned = json.loads((chosen[0].folder / "tuned.json").read_text())
-    assert tuned["grid"] == grid and tuned["chosen"] == ["optimizer.lr=0.003"]
+
+    def recorded():
+        record(runs, tuned)
+        files = [((run.encoding, run.recipe.optimizer.lr), run.folder / "tuned.json") for run in runs]
+        return {key: file.read_text() for key, file in files if file.is_file()}
+
+    written = recorded()
+    assert written.keys() == {("alibi", 0.003), ("rope", 0.001)}
+    alibi = json.loads(written["alibi", 0.003])
+    assert alibi["grid"] == grid and alibi["chosen"] == ["optimizer.lr=0.003"]
     both = {"optimizer.lr=0.001": {"0": 1, "1": 4}, "optimizer.lr=0.003": {"0": 2, "1": 2}}
-    assert tuned["losses"] == both
+    assert alibi["losses"] == both
     # Another choice takes the earlier one back; failed and diverged runs are not chosen.
     losses(runs, ["nan" if encoding == "rope" and lr == 0.001 else 1 for encoding, _, lr in order])
     failed = {run.name for run in runs if run.encoding == "alibi" and run.recipe.optimizer.lr == 0.003}
-    again, _ = choose(runs, grid, failed)
-    assert {(run.encoding, run.recipe.optimizer.lr) for run in again} == {("alibi", 0.001), ("rope", 0.003)}
-    assert {run.name for run in runs if (run.folder / "tuned.json").is_file()} == {run.name for run in again}
+    tuned, _ = choose(runs, grid, failed)
+    assert recorded().keys() == {("alibi", 0.001), ("rope", 0.003)}
 
 
 @pytest.mark.parametrize(
@@ -122,15 +128,36 @@ def test_a_number_at_the_edge_of_its_grid_is_a_caveat(recipe):
     assert "0.001" in edges(0.001, grid)[0] and edges(0.001, [True, False], "evaluate.end_tokens") == []
 
 
-def test_a_sweep_compares_the_chosen_runs_alone(stub, tiny, compared):
-    sweep = Sweep(tiny, ["alibi", "rope"], grid={"optimizer.lr": [0.003, 0.001]})
+def test_a_sweep_compares_runs_of_the_chosen_values_with_seeds_that_did_not_choose(stub, tiny, compared):
+    sweep = Sweep(tiny, ["alibi", "rope"], (1, 2), grid={"optimizer.lr": [0.003, 0.001]})
     sweep.run()  # the validation loss of the stand-in is the learning rate
-    names = [f"{one}_tiny_lr-0.001_s0" for one in ("alibi", "rope")]
+    names = [f"{one}_tiny_lr-0.001_s{seed}" for seed in (1, 2) for one in ("alibi", "rope")]
     assert compared == [(names, "runs/tiny_comparison")]
-    assert "--grid optimizer.lr=0.003, 0.001" in " ".join(sweep.command()).replace("'", "")
-    Path("fails").write_text(names[0])
-    shutil.rmtree(Path("runs") / names[0] / "evaluation")
-    (Path("runs") / names[0] / "checkpoints/last.ckpt").write_text("0")  # it trains again, and fails
-    with pytest.raises(RunError):
+    begun = [name for what, name, *_ in stub() if what == "begin"]
+    assert {name[-1] for name in begun[:4]} == {"0"} and begun[4:] == names
+    recipe = read_recipe(Path("runs") / names[0] / "recipe.yaml")
+    assert recipe.evaluate.split == "test" and (Path("runs") / names[0] / "tuned.json").is_file()
+    command = " ".join(sweep.command()).replace("'", "")
+    assert "--grid optimizer.lr=0.003, 0.001 --select-seeds 0" in command
+    first = Path("runs/alibi_tiny_lr-0.001_s0")
+    Path("fails").write_text(first.name)
+    shutil.rmtree(first / "evaluation")
+    (first / "checkpoints/last.ckpt").write_text("0")  # it trains again, and fails
+    with pytest.raises(RunError, match=first.name):
         sweep.run()
-    assert compared[1][0] == ["alibi_tiny_lr-0.003_s0", names[1]]
+    assert set(compared[1][0]) == {
+        name.replace("alibi_tiny_lr-0.001", "alibi_tiny_lr-0.003") for name in names
+    }
+    assert not (Path("runs") / names[0] / "tuned.json").exists()
+
+
+def test_slurm_chooses_before_it_submits_the_reported_runs(stub, tiny, monkeypatch):
+    calls = []
+    monkeypatch.setattr("zoo.sweep.sweep.sbatch", lambda *options: calls.append(options) or "7")
+    sweep = Sweep(tiny, ["alibi"], (1,), grid={"optimizer.lr": [0.003, 0.001]})
+    sweep.submit("--time=1:00:00")
+    assert "--array=1-2" in calls[0] and "--dependency=afterok:7" in calls[1]
+    assert "--slurm=--time=1:00:00" in calls[1][-1]
+    Sweep(tiny, ["alibi"], (0,), grid=sweep.grid, select_seeds=(0,)).run()
+    sweep.submit("")
+    assert "--array=1-1" in calls[2] and "--compare-only" in calls[3][-1]

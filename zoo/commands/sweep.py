@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zoo.commands.argument_types import add_set, count, whole_numbers
 from zoo.console import waiting
+from zoo.errors import InputError
 
 SUMMARY = "Train one recipe with several encodings and seeds, and compare them."
 EXAMPLES = """
@@ -27,8 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set(parser, "change a key of the recipe, for all runs")
     parser.add_argument(
         "--grid", action="append", default=[], metavar="KEY=A,B",
-        help="try these values with each encoding, and compare the runs with the best validation loss; may "
-        "be given several times",
+        help="try these values with each encoding, train it with the best by validation loss, and compare "
+        "these runs; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--select-seeds", type=whole_numbers, default=[], metavar="N,N",
+        help="seeds that choose from the grid; --seeds are trained with the choice alone (default: the "
+        "smallest number that is not in --seeds)",
     )  # fmt: skip
     parser.add_argument(
         "--out",
@@ -66,7 +72,12 @@ def run(options: argparse.Namespace) -> None:
         from zoo.sweep.sweep import Sweep
 
         encodings, grid = read_encodings(options.encodings), read_grid(options.grid)
-    sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs, grid)
+    if options.select_seeds and not grid:
+        raise InputError("--select-seeds choose from a grid: add --grid KEY=A,B")
+    sweep = Sweep(
+        options.recipe, encodings, options.seeds, options.set, options.out, options.jobs, grid,
+        options.select_seeds,
+    )  # fmt: skip
     if options.print_commands:
         sweep.print_commands()
     elif options.slurm is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from zoo.files import atomic_write
 from zoo.runs.folder import METRICS, TUNED
@@ -19,15 +20,14 @@ LOSS = "val/loss"
 
 def choose(
     runs: Sequence[PlannedRun], grid: Grid, failed: Collection[str]
-) -> tuple[list[PlannedRun], list[str]]:
-    """The runs of each encoding's best point, by the mean of the last validation losses over the seeds.
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The best point of each encoding, by the mean of the last validation losses over the seeds.
 
-    Validation has the trained length. A point is not chosen where one of its runs failed. The folder of each
-    chosen run gets a file by which `compare` treats runs that were tuned by the same grid alike.
+    Validation has the trained length. A point is not chosen where one of its runs failed.
 
-    Returns: the runs, and a line of text for each encoding.
+    Returns: the content of `tuned.json` for each encoding, and a line of text for each.
     """
-    chosen, lines = [], []
+    tuned, lines = {}, []
     for encoding in dict.fromkeys(run.encoding for run in runs):
         losses: dict[Point, dict[int, float]] = {}
         for point in points(grid):
@@ -36,27 +36,31 @@ def choose(
                 losses[point] = {run.seed: validation_loss(run.folder) for run in own}
         means = {point: statistics.fmean(of_seeds.values()) for point, of_seeds in losses.items()}
         best = min(means, key=means.__getitem__, default=None)
-        for run in runs:
-            if run.encoding == encoding and run.point == best:
-                tuned = {
-                    "grid": grid,
-                    "chosen": best,
-                    "by": f"{LOSS} at length {run.recipe.data.sequence_length}",
-                    "losses": {
-                        " ".join(point): {
-                            seed: loss if loss < math.inf else None for seed, loss in own.items()
-                        }
-                        for point, own in losses.items()
-                    },
-                }
-                atomic_write(run.folder / TUNED, json.dumps(tuned, indent=1) + "\n")
-                chosen.append(run)
-            elif run.encoding == encoding:
-                (run.folder / TUNED).unlink(missing_ok=True)
         if best is not None:
+            tuned[encoding] = {
+                "grid": grid,
+                "chosen": best,
+                "by": f"{LOSS} at length {runs[0].recipe.data.sequence_length}",
+                "losses": {
+                    " ".join(point): {seed: loss if loss < math.inf else None for seed, loss in own.items()}
+                    for point, own in losses.items()
+                },
+            }
             shown = ", ".join(f"{loss:.4g} at {' '.join(point)}" for point, loss in means.items())
             lines.append(f"{encoding}: {' '.join(best)} is chosen; validation loss {shown}")
-    return chosen, lines
+    return tuned, lines
+
+
+def record(runs: Iterable[PlannedRun], tuned: Mapping[str, dict[str, Any]]) -> None:
+    """Write the choice into the folders of the chosen runs, and take an earlier one back from the others.
+
+    By this file `compare` treats runs that were tuned by the same grid alike.
+    """
+    for run in runs:
+        if (choice := tuned.get(run.encoding)) and run.point == choice["chosen"]:
+            atomic_write(run.folder / TUNED, json.dumps(choice, indent=1) + "\n")
+        else:
+            (run.folder / TUNED).unlink(missing_ok=True)
 
 
 def validation_loss(folder: Path) -> float:

@@ -163,9 +163,12 @@ def plan(
         for point, seed in itertools.product(tried, seeds):
             try:
                 recipe = read_recipe(file, _sets((*sets, *point), item, seed, "run"))
-                recipes[item, point, seed] = recipe
                 if grid:
                     validate_selectable(recipe)
+                    # The validation split chooses from the grid, and reports nothing.
+                    evaluate = recipe.evaluate.model_copy(update={"split": recipe.evaluate.split or "test"})
+                    recipe = recipe.model_copy(update={"evaluate": evaluate})
+                recipes[item, point, seed] = recipe
                 if seed == seeds[0]:
                     build_encoding(recipe)
             except InputError as error:
@@ -182,7 +185,9 @@ def plan(
         for item, slug in zip(items, names, strict=True):
             name = "_".join((slug, recipe_name, *map(_point_slug, point), f"s{seed}"))
             recipe = recipes[item, point, seed].model_copy(update={"name": name})
-            label, own = encoding_label(recipe.model.encoding), _sets((*sets, *point), item, seed, name)
+            split = (f"evaluate.split={recipe.evaluate.split}",) if grid else ()
+            label = encoding_label(recipe.model.encoding)
+            own = _sets((*split, *sets, *point), item, seed, name)
             runs.append(PlannedRun(name, slug, label, point, seed, recipe, file, own, out / name))
     return recipe_name, runs
 

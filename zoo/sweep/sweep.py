@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from zoo.recipe import to_yaml_line
 from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.compare import validate_out
 from zoo.runs.folder import RUNS
-from zoo.sweep.choice import choose
+from zoo.sweep.choice import choose, record
 from zoo.sweep.grid import Grid
 from zoo.sweep.plan import PlannedRun, plan
 
@@ -43,7 +44,8 @@ class Sweep:
         sets: `key=value` texts laid over the recipe, for all runs.
         out: the folder of the runs' folders. Logs are in its `logs`, the comparison in its RECIPE_comparison.
         jobs: runs at the same time; by default one for each visible GPU, and on a CPU one.
-        grid: values of keys; of each encoding the runs with the best combination are compared.
+        grid: values of keys; each encoding is trained with the best combination, and these runs are compared.
+        select_seeds: seeds that choose from the grid; by default the smallest number that is not in `seeds`.
     """
 
     recipe: Path
@@ -53,6 +55,7 @@ class Sweep:
     out: Path = RUNS
     jobs: int | None = None
     grid: Grid = field(default_factory=dict)
+    select_seeds: Sequence[int] = ()
 
     def run(self) -> None:
         """Train the unfinished runs, then compare all.
@@ -62,29 +65,48 @@ class Sweep:
             RunError: some run failed; all others are done.
             KeyboardInterrupt: stopped by the user; its text has the command that continues.
         """
-        name, runs, todo = self._plan()
-        failed = {}
-        if todo:
-            places = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
-            self._announce(name, runs, todo, f"{len(places)} at a time; ")
-            processes = _Processes(todo, places)
-            try:
-                failed = processes.run()
-            except KeyboardInterrupt:
-                finished = len(runs) - len(todo) + len(processes.finished)
-                raise KeyboardInterrupt(
-                    f"interrupted; {finished} of {len(runs)} runs are finished, the others resume from "
-                    f"their last checkpoints; continue: {shlex.join(self.command())}"
-                ) from None
-        self._compare(name, runs, failed)
+        self._run(self._train)
 
     def compare(self) -> None:
         """Train nothing: compare the runs that are finished, and report the others as failed."""
-        name, runs, todo = self._plan()
-        self._compare(name, runs, {run.name: "not finished" for run in todo})
+        self._run(lambda name, runs, todo: {run.name: "not finished" for run in todo})
+
+    def _run(self, train: Callable[[str, list[PlannedRun], list[PlannedRun]], dict[str, str]]) -> None:
+        """Choose from the grid, and compare the runs of the choice.
+
+        Args:
+            train: trains the unfinished of some runs, and returns the reason of each failed one.
+        """
+        selection: list[PlannedRun] = []
+        failed: dict[str, str] = {}
+        if self.grid:
+            name, selection, todo = self._plan(self._selecting())
+            failed = train(name, selection, todo)
+        tuned = self._choose(selection, failed)
+        name, runs, todo = self._plan(self.seeds, tuned)
+        failed |= train(name, runs, todo)
+        self._compare(name, runs, failed, tuned, [run for run in selection if run not in runs])
+
+    def _train(self, name: str, runs: list[PlannedRun], todo: list[PlannedRun]) -> dict[str, str]:
+        """Train the unfinished runs as processes; returns the reason of each failed one."""
+        if not todo:
+            return {}
+        places = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
+        self._announce(name, runs, todo, f"{len(places)} at a time; ")
+        processes = _Processes(todo, places)
+        try:
+            return processes.run()
+        except KeyboardInterrupt:
+            finished = len(runs) - len(todo) + len(processes.finished)
+            raise KeyboardInterrupt(
+                f"interrupted; {finished} of {len(runs)} runs are finished, the others resume from "
+                f"their last checkpoints; continue: {shlex.join(self.command())}"
+            ) from None
 
     def submit(self, options: str) -> None:
         """Submit the unfinished runs to SLURM, and then the comparison.
+
+        With a grid, the runs that choose come first, and a job after them submits the others.
 
         Args:
             options: of `sbatch`, for both jobs: partition, time, GPUs.
@@ -92,10 +114,13 @@ class Sweep:
         Raises:
             RunError: `sbatch` is missing, or refuses; nothing is submitted then, or only the array.
         """
-        name, runs, todo = self._plan()
+        name, runs, todo, tuned = self._unfinished()
         if not todo:
-            self._compare(name, runs, {})
+            self._compare(name, runs, {}, tuned)
             return
+        # Without all losses nothing can be chosen.
+        selects = bool(self.grid) and not tuned
+        then, condition = ("--compare-only", "afterany") if not selects else (f"--slurm={options}", "afterok")
         folder, needed = self.out / f"{name}_sweep", job_options(runs[0].recipe.trainer)
         commands = folder / "commands.txt"
         lines = [
@@ -114,25 +139,27 @@ class Sweep:
         second = sbatch(
             f"--job-name={name}_comparison",
             f"--output={folder}/comparison.out",
-            f"--dependency=afterany:{first}",
+            f"--dependency={condition}:{first}",
             *shlex.split(options),
-            f"--wrap={shlex.join([*self.command(sys.executable), '--compare-only'])}",
+            f"--wrap={shlex.join([*self.command(sys.executable), then])}",
         )
         self._announce(name, runs, todo)
+        after = "the choice and the other runs" if selects else "the comparison"
         print(
-            f"job {first} has the runs, job {second} the comparison after them; commands and output in "
+            f"job {first} has the runs, job {second} {after} after them; commands and output in "
             f"{folder}; the same command again submits the runs that are unfinished by then"
         )
 
     def print_commands(self) -> None:
         """Print the command of each unfinished run; run nothing."""
-        _, runs, todo = self._plan()
+        _, runs, todo, tuned = self._unfinished()
         for run in runs:
             if run in todo:
                 print(run.command_line(), flush=True)
             else:
                 _note(f"# {run.name}: finished")
-        _note(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
+        then = "--print-commands" if self.grid and not tuned else "--compare-only"
+        _note(f"# then: {shlex.join([*self.command(), then])}")
 
     def command(self, python: str = "python") -> list[str]:
         """This sweep as a command."""
@@ -142,15 +169,43 @@ class Sweep:
         command += [part for text in self.sets for part in ("--set", text)]
         for key, values in self.grid.items():
             command += ["--grid", f"{key}={to_yaml_line(list(values))[1:-1]}"]
+        command += ["--select-seeds", ",".join(map(str, self._selecting()))] if self.grid else []
         return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
 
-    def _plan(self) -> tuple[str, list[PlannedRun], list[PlannedRun]]:
+    def _selecting(self) -> Sequence[int]:
+        """The seeds that choose from the grid."""
+        return self.select_seeds or [next(seed for seed in itertools.count() if seed not in self.seeds)]
+
+    def _choose(self, selection: Sequence[PlannedRun], failed: Collection[str]) -> dict[str, dict[str, Any]]:
+        tuned, lines = choose(selection, self.grid, failed)
+        if lines:
+            _note("\n".join(lines))
+        return tuned
+
+    def _unfinished(self) -> tuple[str, list[PlannedRun], list[PlannedRun], dict[str, dict[str, Any]]]:
+        """As `_plan`, of the runs that choose as long as one of these is unfinished; and the choice."""
+        tuned: dict[str, dict[str, Any]] = {}
+        if self.grid:
+            name, selection, todo = self._plan(self._selecting())
+            if todo:
+                return name, selection, todo, tuned
+            tuned = self._choose(selection, ())
+        return *self._plan(self.seeds, tuned), tuned
+
+    def _plan(
+        self, seeds: Sequence[int], tuned: Mapping[str, dict[str, Any]] | None = None
+    ) -> tuple[str, list[PlannedRun], list[PlannedRun]]:
         """The name of the sweep, its runs, and the unfinished ones.
+
+        Args:
+            tuned: the choice from the grid, for each encoding; by default the whole grid.
 
         Raises:
             InputError: every obstacle to any run, or to the comparison.
         """
-        name, runs = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out, self.grid)
+        name, runs = plan(self.recipe, self.encodings, seeds, self.sets, self.out, self.grid)
+        if self.grid and tuned is not None:
+            runs = [one for one in runs if tuned.get(one.encoding, {}).get("chosen") == one.point]
         todo: list[PlannedRun] = []
         problems: list[Problem] = []
         with collect(problems):
@@ -162,17 +217,24 @@ class Sweep:
                     todo.append(run)
         if problems:
             raise InputError(problems)
-        if not todo:
+        if runs and not todo:
             _note(f"all {_count(runs)} of {name} are finished already")
         return name, runs, todo
 
-    def _compare(self, name: str, runs: Sequence[PlannedRun], failed: Mapping[str, str]) -> None:
+    def _compare(
+        self,
+        name: str,
+        runs: Sequence[PlannedRun],
+        failed: Mapping[str, str],
+        tuned: Mapping[str, dict[str, Any]],
+        selection: Sequence[PlannedRun] = (),
+    ) -> None:
         """Compare the runs that have not failed. Raises RunError where some have, once that is done."""
         not_compared: InputError | RunError | None = None
         done = [run for run in runs if run.name not in failed]
-        if self.grid and done:
-            done, lines = choose(runs, self.grid, failed)
-            _note("\n".join(lines))
+        if self.grid:
+            every = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out, self.grid)[1]
+            record([run for run in every if run.name not in failed], tuned)
         if done:
             from zoo.reports.compare import compare
 
@@ -184,8 +246,9 @@ class Sweep:
             if not_compared:
                 raise not_compared
             return
-        lines = [f"{len(failed)} of {_count(runs)} failed, and left out of the comparison:"]
-        for run in runs:
+        every = [*selection, *runs]
+        lines = [f"{len(failed)} of {_count(every)} failed, and left out of the comparison:"]
+        for run in every:
             if run.name in failed:
                 lines.append(f"  {run.name}: {failed[run.name]}")
                 lines += [f"    log: {run.log}"] if run.log.is_file() else []
