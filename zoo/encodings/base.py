@@ -11,7 +11,7 @@ T = S; while decoding with one the S keys are the T new tokens and all earlier o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -270,3 +270,11 @@ def positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor | None
     if encoding.reads_tokens:
         given = (torch.full_like(rows, -1).index_put((document, ids), tokens),)
     return encoding.positions(rows, len(lengths), *given).expand_as(rows)[document, ids]
+
+
+def shortest(encodings: Iterable[Encoding], limit: str) -> int | None:
+    """The smallest `max_length` (or another limit of lengths) of encodings; None if none has one."""
+    # Neither one comprehension nor min(..., default=None): torch.compile cannot follow them.
+    limits = [getattr(one, limit) for one in encodings]
+    limits = [length for length in limits if length is not None]
+    return min(limits) if limits else None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import Encoding, Size, positions_by_document, softmax
+from zoo.encodings.base import Encoding, Size, positions_by_document, shortest, softmax
 from zoo.encodings.context import AttentionContext, longest_document
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
@@ -239,10 +239,7 @@ class EncodingStack(nn.Module):
         return self._shortest("max_cached_length")
 
     def _shortest(self, limit: str) -> int | None:
-        limits = [getattr(encoding, limit) for slot in self.slots for encoding in slot]
-        limits = [one for one in limits if one is not None]
-        # Not min(..., default=None), which torch.compile cannot follow.
-        return min(limits) if limits else None
+        return shortest([encoding for slot in self.slots for encoding in slot], limit)
 
 
 def _validate_combination(encodings: Sequence[Encoding]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack
-from zoo.errors import InputError
+from zoo.errors import InputError, Problem
 from zoo.models.attention import encoded
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
@@ -55,9 +55,7 @@ def encoding(
     """
     resolved, faults = check_encoding(spec, ())
     if faults:
-        raise InputError(
-            "\n".join(f"{dotted(at)}: {fault}".removeprefix(": ") for at, fault in faults.items())
-        )
+        raise InputError([Problem(fault, key=dotted(at)) for at, fault in faults.items()])
     size = Size(d_model, num_heads, num_layers, length, causal, width_of_head=head_dim)
     return StandaloneEncoding(EncodingStack(resolved, size, seed), kernel)
 

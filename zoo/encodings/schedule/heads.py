@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, softmax
+from zoo.encodings.base import Encoding, Size, shortest, softmax
 from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
@@ -81,23 +81,19 @@ class Heads(Encoding):
 
     @property
     def max_length(self) -> int | None:
-        return self._shortest("max_length")
+        return shortest(self.of, "max_length")
 
     @property
     def max_cached_length(self) -> int | None:
-        return self._shortest("max_cached_length")
+        return shortest(self.of, "max_cached_length")
 
     @property
     def num_positions(self) -> int | None:
-        return self._shortest("num_positions")
+        return shortest(self.of, "num_positions")
 
     @property
     def heads_with_positions(self) -> tuple[bool, ...]:
         return tuple(reads for part in self.of for reads in part.heads_with_positions)
-
-    def _shortest(self, limit: str) -> int | None:
-        limits = [n for n in (getattr(part, limit) for part in self.of) if n is not None]
-        return min(limits) if limits else None
 
     def uses(self, hook: str) -> bool:
         return any(part.uses(hook) for part in self.of)
