@@ -157,6 +157,31 @@ def test_flex_gives_the_same(size_of):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("spec", ["alibi", "t5", "dpb", "fire", ["alibi", "kerple"]], ids=str)
+def test_pair_by_pair_a_bias_and_its_gradient_are_those_of_the_table(spec, mask, size_of):
+    """FlexAttention trains on a GPU alone; what it calls is plain arithmetic."""
+    context = context_with(**MASKS[mask])
+    if "fire" in spec and not context.causal:
+        pytest.skip("for decoders")
+    names = spec if isinstance(spec, list) else [spec]
+    encodings = [encoding_of(name, size_of, context.causal).float() for name in names]
+    scores = ScoreTerms(LayerEncodings(encodings), [context] * len(names))
+    seen = visible(context).expand(B, H, -1, -1)
+    places = [torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)]
+    modify, _ = scores.pointwise(H)
+    table = scores.bias(H).expand(seen.shape)
+    weight = torch.randn(seen.shape)[seen]
+    found = []
+    for biases in (modify(torch.zeros(seen.shape), *places), table):
+        learned = [p for one in encodings for p in one.parameters()]
+        found.append(
+            [biases[seen], *gradients((biases[seen] * weight).sum(), learned)] if learned else [biases[seen]]
+        )
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
 # The choice of the kernel.
 
 

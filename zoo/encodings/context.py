@@ -57,7 +57,9 @@ class AttentionContext:
     """The first tokens that queries see beyond the window; None where there are no others to see."""
     features: Any = field(default=None, repr=False)
     shared: dict = field(default_factory=dict, repr=False, compare=False)
-    """Values computed once in a forward pass and used by every layer; see `once`."""
+    """Values computed once in a forward pass and used by every layer."""
+    fixed: dict = field(default_factory=dict, repr=False, compare=False)
+    """Such values that depend on positions and mask alone: gradient checkpointing keeps them. See `once`."""
     layer_cache: Any = field(default=None, repr=False, compare=False)
     """Values of each token that a layer's encodings keep, each under a name, from one block of queries to the
     next and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
@@ -138,8 +140,11 @@ class AttentionContext:
         return self.keep is not None or self.documents is not None
 
     def once(self, owner: Hashable, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
-        """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
-        made = self.shared.setdefault(("once", owner), [])
+        """make(at), computed by the first layer of this forward pass that asks and kept for the others.
+
+        It depends on no parameter.
+        """
+        made = self.fixed.setdefault(("once", owner), [])
         for known, value in made:
             if known is at:  # a key of its id would recompile the model in every step
                 return value

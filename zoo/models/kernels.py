@@ -36,6 +36,9 @@ MOST_KEPT_ELEMENTS = 2**26
 """Largest score table, in elements per layer, that autograd may keep. Larger tables are recomputed in the
 backward pass, a block of queries at a time, so that memory is linear in length for every encoding."""
 
+MOST_LOOKED_UP = 2**29
+"""Largest learned bias, in elements per layer, that FlexAttention looks up; a larger one is recomputed."""
+
 GPU_FACTOR = 16
 """Factor of the size of blocks on a GPU, where launching many small kernels would dominate."""
 
@@ -124,11 +127,6 @@ def cannot_compute(kernel: str, scores: ScoreTerms) -> str | None:
         return f"kernel {kernel!r} does not return attention weights, which this encoding needs: use auto"
     if kernel == "flex" and scores.has_content:
         return "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
-    if kernel == "flex" and not scores.bias_is_fused:
-        return (
-            "kernel 'flex' takes pointwise biases only, and this encoding's is computed for all pairs at "
-            "once: use auto"
-        )
     return None
 
 
@@ -141,11 +139,19 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return "reference"
     if kernel != "auto":
         return kernel
-    # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
-    # tensors have had defects (pytorch#145208, #157677). It takes heads of width 16 at least.
-    possible = scores.has_bias and scores.bias_is_fused and not scores.has_content
-    possible = possible and not scores.bias_is_learned and q_BHTD.shape[-1] >= 16
-    return "flex" if q_BHTD.is_cuda and possible else "sdpa"
+    if not q_BHTD.is_cuda or not scores.has_bias:
+        return "sdpa"
+    learns = scores.bias_is_learned and torch.is_grad_enabled()
+    # On CUDA FlexAttention never writes the table of scores. It takes heads of width 16 at least.
+    flex = not scores.has_content and q_BHTD.shape[-1] >= 16
+    if not learns:
+        return "flex" if flex and scores.bias_is_fused else "sdpa"
+    # SDPA rounds a bias and its gradient to the precision of the queries: in bf16 the sums of a gradient over
+    # many pairs were wrong by 7 %. FlexAttention adds them up in an order that differs from run to run.
+    flex = flex and not (scores.row_scale and not scores.row_scale.shared)
+    flex = flex and not torch.are_deterministic_algorithms_enabled()
+    fits = scores.elements_looked_up(q_BHTD.shape[1]) <= MOST_LOOKED_UP
+    return "flex" if flex and fits else "reference"
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
@@ -219,10 +225,10 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale:
 
 
 def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
-    score_mod, mask_mod = scores.pointwise()
+    score_mod, mask_mod = scores.pointwise(q_BHTD.shape[1])
     block_mask = None
     if mask_mod is not None:
-        memo, key = scores.context.shared, ("block mask", scores.context.window)
+        memo, key = scores.context.fixed, ("block mask", scores.context.window)
         if key not in memo:
             batch = q_BHTD.shape[0] if scores.context.masks_by_sequence else None
             lengths = q_BHTD.shape[2], k_BHSD.shape[2]

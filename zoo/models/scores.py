@@ -116,6 +116,7 @@ class ScoreTerms:
                 features=None if context.features is None else change(context.features),
                 sinks=context.sinks and replace(context.sinks, q_pos=change(context.sinks.q_pos)),
                 shared=shared,
+                fixed=shared,
             )
             for context in self.contexts
         ]
@@ -132,13 +133,18 @@ class ScoreTerms:
 
     def added(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
         """The sum of all biases and scores: broadcastable to [B,H,T,S], or None."""
-        content, heads = self.content_or(q_BHTD, k_BHSD), q_BHTD.shape[1]
-        terms: list[Tensor | None] = []
-        for one, context in self._with("biased"):
-            terms.append(_with_sinks(one, context, lambda at, one=one: one.bias_table(at, heads)))
+        content = self.content_or(q_BHTD, k_BHSD)
+        terms = [self.bias(q_BHTD.shape[1])]
         for one, context in self._with("scored"):
             terms.append(_with_sinks(one, context, partial(one.score, *content)))
         return _sum(terms)
+
+    def bias(self, heads: int) -> Tensor | None:
+        """The sum of all biases: [H,T,S], [B,H,T,S] or None."""
+        return _sum([
+            _with_sinks(one, context, lambda at, one=one: one.bias_table(at, heads))
+            for one, context in self._with("biased")
+        ])  # fmt: skip
 
     def key_bias(self, k_BHSD: Tensor) -> Tensor | None:
         """The sum as one number for each key, [B,H,1,S]; None without terms or where one has no such form."""
@@ -175,10 +181,26 @@ class ScoreTerms:
         """Whether bias and mask of a query and a key depend on the distance of their rows alone."""
         if self.has_content or self.context.masks_by_sequence or self.context.sinks is not None:
             return False
-        if not self.has_bias:
-            return True
+        return not self.has_bias or (self.row_scale is None and self._bias_is_by_distance())
+
+    def _bias_is_by_distance(self) -> bool:
         by_distance = (one.distance_only and context.consecutive for one, context in self._with("biased"))
-        return self.row_scale is None and all(by_distance)
+        return self.context.sinks is None and all(by_distance)
+
+    def elements_looked_up(self, heads: int) -> int:
+        """The number of biases that `pointwise` keeps in a tensor."""
+        if not self._looks_bias_up():
+            return 0
+        queries, keys = self.context.num_queries, self.context.num_keys
+        if self._bias_is_by_distance():
+            return heads * (queries + keys - 1)
+        positions = [x for _, context in self._with("biased") for x in (context.q_pos, context.k_pos)]
+        return max(len(x) if x.dim() == 2 else 1 for x in positions) * heads * queries * keys
+
+    def _looks_bias_up(self) -> bool:
+        return self.has_bias and (
+            not self.bias_is_fused or (self.bias_is_learned and torch.is_grad_enabled())
+        )
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
@@ -186,17 +208,17 @@ class ScoreTerms:
         It begins with the distance of the last query to the first of the keys `seen`, and ends with that of
         the first query to the last of them.
         """
-        return self._shared("line", lambda: self._line(q_BHTD, seen))
+        return self._shared("line", lambda: self._line(q_BHTD.shape[1], seen))
 
-    def _line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
-        context = self.context
+    def _line(self, heads: int, seen: slice) -> Tensor:
+        context, device = self.context, self.context.q_pos.device
         farthest = context.query_offset + context.num_queries - 1 - seen.start
-        keys = torch.arange(context.num_queries + seen.stop - seen.start - 1, device=q_BHTD.device)
+        keys = torch.arange(context.num_queries + seen.stop - seen.start - 1, device=device)
         query = keys.new_tensor([farthest])
         # As one query sees them that has all the distances before it or, not causal, on both sides.
         one = AttentionContext(query, keys, farthest, context.causal, context.window, consecutive=True)
-        line = _sum([encoding.bias_table(one, q_BHTD.shape[1])[:, 0] for encoding, _ in self._with("biased")])
-        line = torch.zeros(1, len(keys), device=keys.device) if line is None else line
+        line = _sum([encoding.bias_table(one, heads)[:, 0] for encoding, _ in self._with("biased")])
+        line = torch.zeros(1, len(keys), device=device) if line is None else line
         return line.masked_fill(~one.allowed(), -torch.inf)
 
     def _shared(self, what: str, make: Callable[[], Tensor | None]) -> Tensor | None:
@@ -246,25 +268,32 @@ class ScoreTerms:
             terms.append(one.value(weights_BHTS.masked_fill(~sinks, 0.0), context.toward_sinks()))
         return _sum(terms)
 
-    def pointwise(self) -> tuple[Callable | None, Callable | None]:
+    def pointwise(self, heads: int) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
 
-        The scores that it modifies are products of `scaled_queries`.
+        The scores that it modifies are products of `scaled_queries`. The kernel computes a fixed bias of each
+        pair. It looks up a bias that is learned, and sums its gradient in float32: few numbers would be the
+        target of too many additions.
         """
         context, scale = self.context, self.row_scale
-        biased = self._with("biased")
+        biased, bias_at = self._with("biased"), self._looked_up(heads)
+
+        def scaled(bias: Tensor, b: Tensor, h: Tensor, row: Tensor) -> Tensor:
+            return bias if scale is None else scale.of_point(bias, b, h, row)
 
         def position(pos: Tensor, b: Tensor, row: Tensor) -> Tensor:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            if bias_at is not None:
+                return score + scaled(bias_at(b, h, row, column), b, h, row)
             for encoding, one in biased:
                 query = position(one.q_pos, b, row)
                 if one.sinks is not None:
                     sink = position(one.sinks.keys, b, column)
                     query = torch.where(sink, position(one.sinks.q_pos, b, row), query)
                 bias = encoding.bias(h, query, position(one.k_pos, b, column))
-                score = score + (bias if scale is None else scale.of_point(bias, b, h, row))
+                score = score + scaled(bias, b, h, row)
             return score
 
         def is_visible(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -276,6 +305,19 @@ class ScoreTerms:
             return allowed if context.keep is None else allowed & context.keep[b, column]
 
         return (add_bias if biased else None), (None if context.is_open() else is_visible)
+
+    def _looked_up(self, heads: int) -> Callable[..., Tensor] | None:
+        """The bias at a sequence, head, row and column, from a tensor; None where the kernel computes it."""
+        if not self._looks_bias_up():
+            return None
+        if not self._bias_is_by_distance():
+            table = self._shared("bias", lambda: self.bias(heads))
+            if table.dim() == 3:
+                return lambda b, h, row, column: table[h, row, column]
+            return lambda b, h, row, column: table[b if len(table) > 1 else 0, h, row, column]
+        line_HN = self._shared("line", lambda: self._line(heads, slice(0, self.context.num_keys)))
+        first = torch.arange(self.context.num_queries - 1, -1, -1, device=line_HN.device)
+        return lambda b, h, row, column: line_HN[h, first[row] + column]
 
 
 def _with_sinks(

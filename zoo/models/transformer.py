@@ -93,7 +93,7 @@ class Block(nn.Module):
 def _by_itself(
     block: Block, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext]
 ) -> Tensor:
-    """A block's output without anything that another block computed, so that it can be computed again."""
+    """A block's output, to be computed again: of other blocks it takes what depends on positions alone."""
     shared: dict = {}
     return block(x_BTE, layer, [replace(context, shared=shared) for context in contexts])
 
