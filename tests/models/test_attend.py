@@ -13,6 +13,7 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models import blocked_attention, kernels
+from zoo.models import scores as scores_module
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -157,29 +158,32 @@ def test_flex_gives_the_same(size_of):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("form", ["table", "line", "pairs"])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("spec", ["alibi", "t5", "dpb", "fire", ["alibi", "kerple"]], ids=str)
-def test_pair_by_pair_a_bias_and_its_gradient_are_those_of_the_table(spec, mask, size_of):
-    """FlexAttention trains on a GPU alone; what it calls is plain arithmetic."""
+def test_every_form_of_a_bias_for_flex_is_its_table(spec, mask, form, size_of, monkeypatch):
+    """FlexAttention trains on a GPU alone; what it calls for each pair is plain arithmetic."""
     context = context_with(**MASKS[mask])
     if "fire" in spec and not context.causal:
         pytest.skip("for decoders")
     names = spec if isinstance(spec, list) else [spec]
     encodings = [encoding_of(name, size_of, context.causal).float() for name in names]
     scores = ScoreTerms(LayerEncodings(encodings), [context] * len(names))
-    seen = visible(context).expand(B, H, -1, -1)
-    places = [torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)]
-    modify, _ = scores.pointwise(H)
-    table = scores.bias(H).expand(seen.shape)
-    weight = torch.randn(seen.shape)[seen]
-    found = []
-    for biases in (modify(torch.zeros(seen.shape), *places), table):
-        learned = [p for one in encodings for p in one.parameters()]
-        found.append(
-            [biases[seen], *gradients((biases[seen] * weight).sum(), learned)] if learned else [biases[seen]]
-        )
-    for ours, expected in zip(*found, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    with torch.set_grad_enabled(form == "table"):
+        if form != "table":
+            monkeypatch.setattr(scores_module, "MOST_FIXED", 0)
+        if form == "line":
+            monkeypatch.setattr(ScoreTerms, "bias_is_fused", False)
+        if scores.bias_form(H) != form:
+            assert "fire" in spec or form == "pairs" or not context.consecutive
+            pytest.skip(f"it has no {form}")
+        seen = visible(context).expand(B, H, -1, -1)
+        places = [
+            torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)
+        ]
+        modify, _ = scores.pointwise(H)
+        flexed, table = modify(torch.zeros(seen.shape), *places), scores.bias(H).expand(seen.shape)
+    torch.testing.assert_close(flexed[seen], table[seen], rtol=1e-4, atol=1e-5)
 
 
 # The choice of the kernel.
@@ -187,13 +191,13 @@ def test_pair_by_pair_a_bias_and_its_gradient_are_those_of_the_table(spec, mask,
 
 def test_a_kernel_refuses_what_it_cannot_compute(plugins, model_of, tokens):
     for spec, kernel, message in (
-        ({"name": "shaw", "values": False}, "flex", "kernel 'flex' takes pointwise biases only"),
+        ({"name": "shaw", "values": False}, "flex", "kernel 'flex' takes biases only"),
         ("shaw", "flex", "kernel 'flex' does not return attention weights"),
         ("shaw", "sdpa", "kernel 'sdpa' does not return attention weights"),
         ("clipped_softmax", "flex", "kernel 'flex' computes a softmax, which this encoding replaces"),
         ("clipped_softmax", "sdpa", "kernel 'sdpa' computes a softmax, which this encoding replaces"),
         ("counted", "sdpa", "kernel 'sdpa' does not return attention weights"),
-        ("forget_gate", "flex", "kernel 'flex' takes pointwise biases only"),
+        ("forget_gate", "flex", "kernel 'flex' takes biases only"),
     ):
         with pytest.raises(ValueError, match=message):
             model_of(spec, kernel=kernel)(tokens(1, 8))

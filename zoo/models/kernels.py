@@ -36,9 +36,6 @@ MOST_KEPT_ELEMENTS = 2**26
 """Largest score table, in elements per layer, that autograd may keep. Larger tables are recomputed in the
 backward pass, a block of queries at a time, so that memory is linear in length for every encoding."""
 
-MOST_LOOKED_UP = 2**29
-"""Largest learned bias, in elements per layer, that FlexAttention looks up; a larger one is recomputed."""
-
 GPU_FACTOR = 16
 """Factor of the size of blocks on a GPU, where launching many small kernels would dominate."""
 
@@ -126,7 +123,7 @@ def cannot_compute(kernel: str, scores: ScoreTerms) -> str | None:
     if scores.needs_weights and kernel not in ("auto", "reference"):
         return f"kernel {kernel!r} does not return attention weights, which this encoding needs: use auto"
     if kernel == "flex" and scores.has_content:
-        return "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
+        return "kernel 'flex' takes biases only, and this encoding's scores depend on content: use auto"
     return None
 
 
@@ -141,17 +138,15 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return kernel
     if not q_BHTD.is_cuda or not scores.has_bias:
         return "sdpa"
-    learns = scores.bias_is_learned and torch.is_grad_enabled()
     # On CUDA FlexAttention never writes the table of scores. It takes heads of width 16 at least.
-    flex = not scores.has_content and q_BHTD.shape[-1] >= 16
-    if not learns:
-        return "flex" if flex and scores.bias_is_fused else "sdpa"
-    # SDPA rounds a bias and its gradient to the precision of the queries: in bf16 the sums of a gradient over
-    # many pairs were wrong by 7 %. FlexAttention adds them up in an order that differs from run to run.
-    flex = flex and not (scores.row_scale and not scores.row_scale.shared)
-    flex = flex and not torch.are_deterministic_algorithms_enabled()
-    fits = scores.elements_looked_up(q_BHTD.shape[1]) <= MOST_LOOKED_UP
-    return "flex" if flex and fits else "reference"
+    flex = not scores.has_content and q_BHTD.shape[-1] >= 16 and scores.bias_form(q_BHTD.shape[1]) is not None
+    if not (scores.bias_is_learned and torch.is_grad_enabled()):
+        return "flex" if flex else "sdpa"
+    # SDPA rounds the gradient of a bias to the precision of the queries: in bf16, sums over many pairs were
+    # wrong by 7 %. FlexAttention sums in float32, in an order that differs from run to run.
+    own_scale = scores.row_scale is not None and not scores.row_scale.shared
+    exact = own_scale or torch.are_deterministic_algorithms_enabled()
+    return "flex" if flex and not exact else "reference"
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
@@ -236,7 +231,11 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
         block_mask = memo[key]
     q_BHTD = scores.scaled_queries(q_BHTD)
     attention = _compiled(flex_attention)
-    return attention(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
+    # By default the kernel loads three tiles of keys and biases ahead, which some GPUs have no memory for.
+    options = {"num_stages": 2}
+    return attention(
+        q_BHTD, k_BHSD, v_BHSV, score_mod, block_mask=block_mask, scale=scale, kernel_options=options
+    )
 
 
 def _compiled(function: Callable) -> Callable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,10 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext, sees
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.logit_scale import RowScale
+
+MOST_FIXED, MOST_LEARNED = 2**26, 2**30
+"""Largest table of a bias, in elements per layer, that FlexAttention looks up. A bias that learns has no other
+form there: its gradient is summed in such a table too."""
 
 
 def apply_mask(table: Tensor, context: AttentionContext) -> Tensor:
@@ -187,20 +192,21 @@ class ScoreTerms:
         by_distance = (one.distance_only and context.consecutive for one, context in self._with("biased"))
         return self.context.sinks is None and all(by_distance)
 
-    def elements_looked_up(self, heads: int) -> int:
-        """The number of biases that `pointwise` keeps in a tensor."""
-        if not self._looks_bias_up():
-            return 0
-        queries, keys = self.context.num_queries, self.context.num_keys
-        if self._bias_is_by_distance():
-            return heads * (queries + keys - 1)
+    def bias_form(self, heads: int) -> Literal["table", "line", "pairs"] | None:
+        """How FlexAttention gets the bias: from a table of all pairs, from a line of all distances, or by
+        computing that of each pair; None where it cannot."""
+        # Distances and parameters would each be the target of too many additions of gradients.
+        learns = self.bias_is_learned and torch.is_grad_enabled()
         positions = [x for _, context in self._with("biased") for x in (context.q_pos, context.k_pos)]
-        return max(len(x) if x.dim() == 2 else 1 for x in positions) * heads * queries * keys
-
-    def _looks_bias_up(self) -> bool:
-        return self.has_bias and (
-            not self.bias_is_fused or (self.bias_is_learned and torch.is_grad_enabled())
-        )
+        batch = max(len(x) if x.dim() == 2 else 1 for x in positions)
+        elements = batch * heads * self.context.num_queries * self.context.num_keys
+        if elements <= (MOST_LEARNED if learns else MOST_FIXED):
+            return "table"
+        if learns:
+            return None
+        if self.bias_is_fused:
+            return "pairs"
+        return "line" if self._bias_is_by_distance() else None
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
@@ -271,9 +277,7 @@ class ScoreTerms:
     def pointwise(self, heads: int) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
 
-        The scores that it modifies are products of `scaled_queries`. The kernel computes a fixed bias of each
-        pair. It looks up a bias that is learned, and sums its gradient in float32: few numbers would be the
-        target of too many additions.
+        The scores that it modifies are products of `scaled_queries`.
         """
         context, scale = self.context, self.row_scale
         biased, bias_at = self._with("biased"), self._looked_up(heads)
@@ -308,16 +312,17 @@ class ScoreTerms:
 
     def _looked_up(self, heads: int) -> Callable[..., Tensor] | None:
         """The bias at a sequence, head, row and column, from a tensor; None where the kernel computes it."""
-        if not self._looks_bias_up():
-            return None
-        if not self._bias_is_by_distance():
+        form = (self.bias_form(heads) or "table") if self.has_bias else "pairs"
+        if form == "table":
             table = self._shared("bias", lambda: self.bias(heads))
             if table.dim() == 3:
                 return lambda b, h, row, column: table[h, row, column]
             return lambda b, h, row, column: table[b if len(table) > 1 else 0, h, row, column]
-        line_HN = self._shared("line", lambda: self._line(heads, slice(0, self.context.num_keys)))
-        first = torch.arange(self.context.num_queries - 1, -1, -1, device=line_HN.device)
-        return lambda b, h, row, column: line_HN[h, first[row] + column]
+        if form == "line":
+            line_HN = self._shared("line", lambda: self._line(heads, slice(0, self.context.num_keys)))
+            first = torch.arange(self.context.num_queries - 1, -1, -1, device=line_HN.device)
+            return lambda b, h, row, column: line_HN[h, first[row] + column]
+        return None
 
 
 def _with_sinks(
