@@ -7,18 +7,9 @@
     python scripts/gpu_check.py --device cpu --quick the same at small sizes, to try this script
 
 It writes a table and a JSON file (scripts/results/gpu/DEVICE.md, .json) after each item, and keeps the rows
-of items that did not run. Items that have not passed on any device run first. The exit code is 0 if all
-items that check correctness passed, 1 if not, 2 if a package is missing. The items:
-
-    environment         device, driver, torch, rate of a bf16 matrix product, bandwidth of a copy
-    training/NAME       124M parameters: tokens per second, shares of other rates, peak memory
-    run/NAME            `zoo fit` and `zoo evaluate`: killed and resumed, out of memory, NaN, several GPUs
-    kernels/NAME        output and gradients of the kernel that `auto` takes, against float64
-    laws/NAME           the laws of zoo/contract on the device
-    decoding/NAME       decoding with a cache, against one pass over all tokens
-    recompilation/NAME  FlexAttention at many lengths: recompilations, memory, outputs
-    autotune/NAME       training by FlexAttention, as it is and with its block sizes tuned
-    long/NAME           training at 8,192 and 32,768 tokens, uncompiled
+of items that did not run. Items that have not passed on any GPU run first. The exit code is 0 if all items
+that check correctness passed, 1 if not, 2 if a package is missing. Items are named PART/NAME:
+docs/performance.md describes the parts.
 
 Items run in child processes. An error that breaks the CUDA context ends one item; a new process runs the
 next. Items that measure speed run alone. The others mostly compile, and several run at once.
@@ -74,6 +65,7 @@ if NEEDED_HERE := [name for name in NEEDED if name in MISSING]:
 
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor import config as inductor
 
 from benchmark_peers import SIZES, matrix_rate, products
 from peers.bare import train
@@ -415,9 +407,6 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
 def recipe(options: argparse.Namespace) -> dict[str, Any]:
     at = AT[options.device]
     data = {"name": "sample", "vocab_size": 1024, **at.data}
-    if options.text:
-        del data["documents"], data["words"]
-        data |= {"name": "text", "root": str(options.text.resolve())}
     return {
         "name": "gpu_check", "model": {"kind": "decoder", "encoding": "rope", "num_heads": 4, **at.model},
         "data": data, "optimizer": {"lr": 1e-3, "warmup_steps": 20}, "checkpoint": {"every_n_steps": 20},
@@ -539,9 +528,10 @@ PARTS = {
 SPEED = ("environment", "training", "autotune", "long")
 """These run alone."""
 RUNS = ("resume", "resume-deterministic", "evaluate", "out-of-memory", "nan", "ddp")
-IN_PART_1 = {
-    "environment": ("",), "training": (*OF_TRAINING, *PEERS), "run": RUNS[:4], "laws": ("rope", "path"),
-    "kernels": ("t5", "fire", "dpb", "kerple", "fox", "rope", "path"),
+PART_1 = {
+    "environment", "laws/rope", "laws/path", *(f"run/{name}" for name in RUNS[:4]),
+    *(f"training/{name}" for name in (*OF_TRAINING, *PEERS)),
+    *(f"kernels/{name}" for name in ("t5", "fire", "dpb", "kerple", "fox", "rope", "path")),
 }  # fmt: skip
 SHARE = 0.45
 """Share of the time after which no item begins that does not run alone, before those that do have run."""
@@ -559,17 +549,12 @@ def all_items(quick: bool) -> list[str]:
     return [f"{part}/{name}".rstrip("/") for part, some in named.items() for name in some]
 
 
-def in_part_1(item: str) -> bool:
-    part, _, name = item.partition("/")
-    return name in IN_PART_1.get(part, ())
-
-
 def by_value(items: Sequence[str]) -> list[str]:
     """Part 1 first; in each part, items that have not passed on any GPU, and `none`, the base of shares."""
     stored = [json.loads(file.read_text()) for file in RESULTS.glob("*.json")]
     rows = [row for one in stored if one["device"] == "cuda" for row in one["results"]]
     passed = {row["item"] for row in rows if row["result"] == "passed"} - {"environment", "training/none"}
-    return sorted(items, key=lambda item: (not in_part_1(item), item in passed))
+    return sorted(items, key=lambda item: (item not in PART_1, item in passed))
 
 
 def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -667,9 +652,7 @@ def in_processes(
 
 def again(items: Sequence[str], options: argparse.Namespace) -> list[str]:
     """The arguments that run these items again."""
-    text = ["--text", str(options.text)] if options.text else []
-    only = ["--only", ",".join(items)] if items else []
-    return ["--device", options.device, *text, *only]
+    return ["--device", options.device, *(["--only", ",".join(items)] if items else [])]
 
 
 def numbers_of(result: dict[str, Any]) -> str:
@@ -719,7 +702,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", type=int, choices=(1, 2), help="one of the two parts (default: both)")
     parser.add_argument("--quick", action="store_true", help="fewer encodings, no long sequences")
     parser.add_argument("--only", default="*", metavar="ITEM,ITEM", help="names, or patterns like 'laws/*'")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="text for the runs (default: generated)")
     parser.add_argument("--minutes", type=float, help="limit of the whole check (default: 4.8 for each part)")
     parser.add_argument(
         "--jobs", type=int, help="items at once (default: half of the cores, at most 8; on a CPU 1)"
@@ -729,6 +711,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no GPU here that PyTorch can use; --device cpu tries the script itself")
     if options.child:
+        inductor.autotune_local_cache = False  # what was fastest while other items ran may not be it alone
         for line in sys.stdin:
             result = {**try_item(line.strip(), options), "broken": False}
             try:
@@ -742,7 +725,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     patterns, every = options.only.split(","), all_items(options.quick)
     items = [item for item in every if any(fnmatch.fnmatchcase(item, pattern) for pattern in patterns)]
-    items = by_value([item for item in items if options.part in (None, 1 if in_part_1(item) else 2)])
+    items = by_value([item for item in items if options.part in (None, 1 if item in PART_1 else 2)])
     if not items:
         parser.error(f"no item is named {options.only}: {', '.join(every)}")
     options.jobs = options.jobs or (max(1, min(os.cpu_count() // 2, 8)) if options.device == "cuda" else 1)
