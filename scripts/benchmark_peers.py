@@ -101,16 +101,20 @@ def products(size: Size) -> float:
 
 
 def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Operations per second of the fastest of some large products."""
-    n, seconds = 8192 if device.type == "cuda" else 2048, []
-    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-    for _ in range(6):
-        start = time.perf_counter()
-        a @ b
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return 2 * n**3 / min(seconds)
+    """Operations per second of the fastest of some large products, on a CPU of such up to 0.1 s."""
+    n, on_gpu = 8192 if device.type == "cuda" else 256, device.type == "cuda"
+    while True:
+        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+        seconds = []
+        for _ in range(6 if on_gpu else 3):
+            start = time.perf_counter()
+            a @ b
+            if on_gpu:
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+        if n >= 2048 or min(seconds) > 0.01:
+            return 2 * n**3 / min(seconds)
+        n *= 2
 
 
 def measure(sides: Sequence[Side], name: str, options: argparse.Namespace) -> Iterator[Row]:

@@ -1,23 +1,18 @@
 """Prove the project on a GPU with one command and no network: correctness, speed, memory, whole runs.
 
-    python scripts/gpu_check.py                      everything, at most 25 minutes on one H100
-    python scripts/gpu_check.py --quick              fewer encodings and no long sequences
+    python scripts/gpu_check.py --part 1             what matters most, below 5 minutes on one H100
+    python scripts/gpu_check.py --part 2             the rest, below 5 minutes
+    python scripts/gpu_check.py                      both parts
     python scripts/gpu_check.py --only 'kernels/*'   some items again
-    python scripts/gpu_check.py --device cpu         the same items at small sizes, to try this script
+    python scripts/gpu_check.py --device cpu --quick the same at small sizes, to try this script
 
-It writes a table and a JSON file (scripts/results/gpu/DEVICE.md, .json). The exit code is 0 if all items that
-check correctness passed, 1 if not, 2 if a package is missing. The items:
+It writes a table and a JSON file (scripts/results/gpu/DEVICE.md, .json) after each item, and keeps the rows
+of items that did not run. Items that have not passed on any GPU run first. The exit code is 0 if all items
+that check correctness passed, 1 if not, 2 if a package is missing. Items are named PART/NAME:
+docs/performance.md describes the parts.
 
-    environment         device, driver, torch, rate of a bf16 matrix product, bandwidth of a copy
-    kernels/NAME        output and gradients of the kernel that `auto` takes, against float64
-    decoding/NAME       decoding with a cache, against one pass over all tokens
-    recompilation/NAME  FlexAttention at many lengths: recompilations, memory, outputs
-    laws/NAME           the laws of zoo/contract on the device
-    run/NAME            `zoo fit` and `zoo evaluate`: killed and resumed, out of memory, NaN, several GPUs
-    training/NAME       124M parameters: tokens per second, share of the matrix rate, peak memory
-
-The items run in a child process. An error that breaks its CUDA context ends one item; a new process
-runs the next.
+Items run in child processes. An error that breaks the CUDA context ends one item; a new process runs the
+next. Items that measure speed run alone. The others mostly compile, and several run at once.
 """
 
 # ruff: noqa: E402 - missing packages are reported before the imports
@@ -40,11 +35,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,6 +65,7 @@ if NEEDED_HERE := [name for name in NEEDED if name in MISSING]:
 
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor import config as inductor
 
 from benchmark_peers import SIZES, matrix_rate, products
 from peers.bare import train
@@ -76,12 +76,14 @@ from zoo.contract import LAWS, subject
 from zoo.contract.causality import decoded
 from zoo.contract.law import examine
 from zoo.contract.subject import keep_of, small_model, some_tokens, subjects_of
+from zoo.files import atomic_write
 from zoo.models import kernels as zoo_kernels
 from zoo.models.transformer import Decoder
 from zoo.recipe.schema import ModelConfig
 
 OF_LAWS = ("none", "rope", "alibi", "t5", "fire", "fox", "path")
-OF_TRAINING = ("none", "rope", "alibi", "t5", "kerple", "fire", "fox")
+OF_TRAINING = ("none", "rope", "alibi", "t5", "kerple", "fire", "fox", "path")
+PEERS = ("llama-sdpa", "llama-flash")
 OF_QUICK = (*OF_LAWS, "cope")
 SIZE = {"d_model": 64, "num_heads": 4}
 """Of small models: heads 16 wide, the least that FlexAttention takes on a GPU."""
@@ -89,7 +91,7 @@ AT = {
     "cuda": SimpleNamespace(
         lengths=(128, 1000, 4096), window=100, cached=(63, 64, 65, 128),
         recompiled=(130, 257, 500, 777, 1024, 1500, 2048, 2500, 3001, 4096, 6000, 8192),
-        trained="124M", long=(8192, 32768), steps=20,  # of benchmark_peers.py; steps that are timed
+        trained="124M", compiled={}, long=(8192, 32768), steps=20,
         model={"d_model": 128, "num_layers": 3},
         data={"sequence_length": 128, "batch_size": 32, "documents": 400, "words": 3000},
         # 524,288 tokens of width 2,048: some 60 GiB of activations in each layer.
@@ -98,17 +100,18 @@ AT = {
     "cpu": SimpleNamespace(
         lengths=(16, 65, 130), window=7, cached=(15, 16, 17),
         recompiled=(33, 40, 64, 65, 90, 100, 128, 129, 150, 160, 177, 200),
-        trained="tiny", long=(128, 256), steps=2,
+        trained="tiny", compiled=None, long=(128, 256), steps=2,
         model={"d_model": 32, "num_layers": 1},
         data={"sequence_length": 16, "batch_size": 8, "documents": 100, "words": 1000},
         # 65,536 tokens of width 512, tensors of 128 to 512 MiB, in a process that may hold 3 GiB.
         too_large=("model.d_model=512", "model.num_layers=4", "data.batch_size=4096"), memory=3 * 2**30,
     ),
 }  # fmt: skip
-ITEM_SECONDS = 420
+ITEM_SECONDS, SHORTER = 240, {"autotune": 100, "long": 60}
 """An item that takes longer is stopped and counts as failed."""
-RESULT, BROKEN = "result of an item: ", 3
-"""How a process of items reports one, and its exit code where an item has broken its CUDA context."""
+RESULT = "result of an item: "
+"""How a child process reports one."""
+RESULTS = ROOT / "scripts" / "results" / "gpu"
 
 
 class Failed(Exception):
@@ -333,8 +336,8 @@ def start(folder: Path, options: argparse.Namespace, *arguments: str) -> subproc
     environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
     with (folder / "log.txt").open("w") as log:
         command = [sys.executable, "-m", "zoo", *arguments]
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log,
-                                start_new_session=True, preexec_fn=bound)  # fmt: skip
+        return subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=log, start_new_session=True, preexec_fn=bound)  # fmt: skip
 
 
 def kill(process: subprocess.Popen) -> None:
@@ -345,7 +348,7 @@ def kill(process: subprocess.Popen) -> None:
 
 def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """A check of `zoo fit` and `zoo evaluate` as commands, in a folder of its own."""
-    if name in ("ddp", "fsdp") and (options.device == "cpu" or torch.cuda.device_count() < 2):
+    if name == "ddp" and (options.device == "cpu" or torch.cuda.device_count() < 2):
         return None
     made, given = recipe(options), tempfile.TemporaryDirectory()
     folder = Path(given.name)
@@ -397,16 +400,13 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
             require("training has failed" in text and "a lower optimizer.lr" in text, text[-800:])
             return {"message": text.splitlines()[-1]}
         zoo(*fit("one", "trainer.max_steps=40"))
-        zoo(*fit("two", "trainer.max_steps=40", "trainer.devices=2", f"trainer.strategy={name}"))
+        zoo(*fit("two", "trainer.max_steps=40", "trainer.devices=2"))
         return compare(folder / "one", folder / "two", 1e-3)
 
 
 def recipe(options: argparse.Namespace) -> dict[str, Any]:
     at = AT[options.device]
     data = {"name": "sample", "vocab_size": 1024, **at.data}
-    if options.text:
-        del data["documents"], data["words"]
-        data |= {"name": "text", "root": str(options.text.resolve())}
     return {
         "name": "gpu_check", "model": {"kind": "decoder", "encoding": "rope", "num_heads": 4, **at.model},
         "data": data, "optimizer": {"lr": 1e-3, "warmup_steps": 20}, "checkpoint": {"every_n_steps": 20},
@@ -436,34 +436,62 @@ def compare(one: Path, other: Path, bound: float) -> dict[str, Any]:
 # Training speed and memory
 
 
-def training(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Steps of AdamW in bf16: on a GPU compiled at the usual length, and uncompiled at long ones."""
-    if name == "llama-flash" and importlib.util.find_spec("flash_attn") is None:
-        return None
-    at, on_gpu = AT[options.device], options.device == "cuda"
-    usual, fastest = SIZES[at.trained], matrix_rate(torch.bfloat16, torch.device(options.device))
-    seconds, memory = time_steps(name, usual, options.device, on_gpu, at.steps)
-    found = {"tokens_per_s": round(usual.batch * usual.length / seconds), "peak_mib": memory}
-    found["of_matrix_rate"] = round(products(usual) / seconds / fastest, 3)
-    for length in () if options.quick else at.long:
-        seconds, memory = time_steps(name, replace(usual, length=length, batch=1), options.device, False, 1)
-        found |= {f"tokens_per_s_{length}": round(length / seconds), f"peak_mib_{length}": memory}
-    if not options.quick and on_gpu:
-        grown = memory / found[f"peak_mib_{at.long[0]}"]
-        require(grown < 5, f"memory grows {grown:.1f} times where the length grows four times: {found}")
+def training(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Steps of AdamW in bf16, on a GPU compiled; `of_matrix_rate` counts the operations of `none`."""
+    at, fastest = AT[options.device], matrix_rate(torch.bfloat16, torch.device(options.device))
+    size = SIZES[at.trained]
+    rate, memory = time_steps(name, size, options.device, at.steps, at.compiled)
+    share = rate * products(size) / (size.batch * size.length) / fastest
+    return {"tokens_per_s": round(rate), "peak_mib": memory, "of_matrix_rate": round(share, 3)}
+
+
+def compile_first(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Fill the cache of compiled code for `training`, while other items run. A CPU generates no code."""
+    compiled = {"backend": "aot_eager"} if options.device == "cpu" else AT[options.device].compiled
+    time_steps(name, SIZES[AT[options.device].trained], options.device, 1, compiled)
+    return {}
+
+
+def autotune(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """FlexAttention with block sizes chosen by timing some; matrix products stay with cuBLAS."""
+    if options.device == "cpu":
+        return None  # has no backward pass of FlexAttention
+    tuned = {"options": {"max_autotune": True, "max_autotune_gemm_backends": "ATEN"}}
+    at, found = AT[options.device], {}
+    for word, compiled in (("default", at.compiled), ("autotuned", tuned)):
+        rate, _ = time_steps(name, SIZES[at.trained], options.device, at.steps, compiled, "flex")
+        found[f"tokens_per_s_{word}"] = round(rate)
+    return {**found, "gain": round(found["tokens_per_s_autotuned"] / found["tokens_per_s_default"], 3)}
+
+
+def long(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A step of one long sequence, uncompiled. Memory grows with the length, not with its square."""
+    found = {}
+    for length in AT[options.device].long:
+        size = replace(SIZES[AT[options.device].trained], length=length, batch=1)
+        rate, memory = time_steps(name, size, options.device, 1, None)
+        found |= {f"tokens_per_s_{length}": round(rate), f"peak_mib_{length}": memory}
+    grown = memory / max(1, found[f"peak_mib_{AT[options.device].long[0]}"])
+    require(grown < 5, f"memory grows {grown:.1f} times where the length grows four times: {found}")
     return found
 
 
-def time_steps(name: str, size: Any, device: str, compiled: bool, count: int) -> tuple[float, int]:
-    """Seconds of a step, and the peak memory in MiB, on a CPU 0."""
+def time_steps(
+    name: str, size: Any, device: str, count: int, compiled: dict[str, Any] | None, kernel: str = "auto"
+) -> tuple[float, int]:
+    """Tokens per second, and the peak memory in MiB, on a CPU 0.
+
+    Args:
+        compiled: arguments of `torch.compile`, or None to compile nothing.
+    """
     torch.compiler.reset()
     torch.manual_seed(0)
-    if name.startswith("llama"):
+    if name in PEERS:
         model, loss_of = BUILDERS["HF Llama", "rope"](size, True)
         model.set_attn_implementation({"llama-sdpa": "sdpa", "llama-flash": "flash_attention_2"}[name])
     else:
         shape = {"d_model": size.width, "num_layers": size.layers, "num_heads": size.heads}
-        config = ModelConfig(kind="decoder", encoding=name, **shape)
+        config = ModelConfig(kind="decoder", encoding=name, kernel=kernel, **shape)
         model = Decoder(config, size.vocabulary, size.length)
 
         def loss_of(tokens):
@@ -471,13 +499,11 @@ def time_steps(name: str, size: Any, device: str, compiled: bool, count: int) ->
             return model(given, targets=targets) / targets.numel()
 
     model.to(device).train()
-    if compiled:
-        model.compile()
-    if device == "cuda":
-        torch.cuda.empty_cache()
+    if compiled is not None:
+        model.compile(**compiled)
     steps = train(model, loss_of, random_tokens(size, torch.device(device)), bf16=True)
     first = next(steps).item()
-    for _ in range(4 if compiled else 0):
+    for _ in range(0 if compiled is None else 4):
         next(steps)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -488,38 +514,56 @@ def time_steps(name: str, size: Any, device: str, compiled: bool, count: int) ->
     # The first loss is that of a model that knows nothing: log V.
     fair = abs(first - math.log(size.vocabulary)) < 1 and math.isfinite(last.item())
     require(fair, f"the loss begins at {first:.2f} and is {last.item():.2f} after {count} steps")
-    return seconds, torch.cuda.max_memory_allocated() >> 20 if device == "cuda" else 0
+    memory = torch.cuda.max_memory_allocated() >> 20 if device == "cuda" else 0
+    return size.batch * size.length / seconds, memory
 
 
 # The items, and the processes that run them
 
 PARTS = {
-    "environment": environment, "kernels": kernels, "decoding": decoding, "recompilation": recompilation,
-    "laws": laws, "run": run, "training": training,
+    "environment": environment, "training": training, "run": run, "kernels": kernels, "laws": laws,
+    "decoding": decoding, "recompilation": recompilation, "autotune": autotune, "long": long,
+    "compile": compile_first,
 }  # fmt: skip
-RUNS = ("resume", "resume-deterministic", "evaluate", "out-of-memory", "nan", "ddp", "fsdp")
+SPEED = ("environment", "training", "autotune", "long")
+"""These run alone."""
+RUNS = ("resume", "resume-deterministic", "evaluate", "out-of-memory", "nan", "ddp")
+PART_1 = {
+    "environment", "laws/rope", "laws/path", *(f"run/{name}" for name in RUNS[:4]),
+    *(f"training/{name}" for name in (*OF_TRAINING, *PEERS)),
+    *(f"kernels/{name}" for name in ("t5", "fire", "dpb", "kerple", "fox", "rope", "path")),
+}  # fmt: skip
+SHARE = 0.45
+"""Share of the time after which no item begins that does not run alone, before those that do have run."""
 
 
 def all_items(quick: bool) -> list[str]:
     names = [name for name in registry.encodings.names() if registry.encodings.describe(name).decoder]
     names = [name for name in names if name in OF_QUICK] if quick else names
     named = {
-        "kernels": names, "decoding": names, "recompilation": ("alibi", "t5", "kerple"),
-        "laws": OF_LAWS[:3] if quick else OF_LAWS, "run": RUNS,
-        "training": (*(OF_TRAINING[:3] if quick else OF_TRAINING), "llama-sdpa", "llama-flash"),
+        "environment": ("",), "training": (*(OF_TRAINING[:3] if quick else OF_TRAINING), *PEERS), "run": RUNS,
+        "kernels": names, "laws": OF_LAWS[:3] if quick else OF_LAWS, "decoding": names,
+        "recompilation": ("alibi", "t5", "kerple"), "autotune": ("alibi", "t5"),
+        "long": () if quick else (*OF_TRAINING, "llama-sdpa"),
     }  # fmt: skip
-    return ["environment", *(f"{part}/{name}" for part, some in named.items() for name in some)]
+    return [f"{part}/{name}".rstrip("/") for part, some in named.items() for name in some]
+
+
+def by_value(items: Sequence[str]) -> list[str]:
+    """Part 1 first; in each part, items that have not passed on any GPU, and `none`, the base of shares."""
+    stored = [json.loads(file.read_text()) for file in RESULTS.glob("*.json")]
+    rows = [row for one in stored if one["device"] == "cuda" for row in one["results"]]
+    passed = {row["item"] for row in rows if row["result"] == "passed"} - {"environment", "training/none"}
+    return sorted(items, key=lambda item: (item not in PART_1, item in passed))
 
 
 def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
     """The result of an item; any exception is a result too."""
     part, _, name = item.partition("/")
     began = time.perf_counter()
-    gc.collect()
-    if options.device == "cuda":
-        torch.cuda.empty_cache()  # for the processes of a run
     try:
-        numbers = PARTS[part](name, options)
+        skipped = name == "llama-flash" and importlib.util.find_spec("flash_attn") is None
+        numbers = None if skipped else PARTS[part](name, options)
         found = {"result": "skipped" if numbers is None else "passed", "numbers": numbers or {}}
     except Exception as error:
         text = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {str(error)[:1000]}"
@@ -527,39 +571,88 @@ def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
     return {"item": item, **found, "seconds": round(time.perf_counter() - began, 1)}
 
 
-def in_processes(items: Sequence[str], options: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
-    """The results of the items; after an item that ends its process, a new process runs the next."""
-    results: list[dict[str, Any]] = []
-    while len(results) < len(items) and (left := ends - time.monotonic()) > 0:
-        command = [sys.executable, __file__, *again(items[len(results) :], options), "--child"]
-        with tempfile.TemporaryFile("w+") as log:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True,
-                                     start_new_session=True)  # fmt: skip
-            signal.signal(signal.SIGALRM, lambda *_, child=child: kill(child))
-            signal.alarm(math.ceil(min(left, ITEM_SECONDS)))
-            for line in child.stdout:
-                if line.startswith(RESULT):
-                    results.append(json.loads(line.removeprefix(RESULT)))
-                    print(summary(results[-1]), flush=True)
-                    signal.alarm(math.ceil(max(1, min(ends - time.monotonic(), ITEM_SECONDS))))
-                if len(results) == len(items):
-                    break
-            if len(results) < len(items) and child.wait() not in (0, BROKEN):
-                log.seek(0)
-                message = f"its process ended or took too long: {log.read()[-800:]}"
-                results.append({"item": items[len(results)], "result": "failed", "message": message})
-                print(summary(results[-1]), flush=True)
-            signal.alarm(0)
-            kill(child)
-            child.wait()
-    late = [{"item": item, "result": "not run", "message": "time is up"} for item in items]
-    return results + late[len(results) :]
+class Child:
+    """A process that runs items, one of some at once."""
+
+    def __init__(self, options: argparse.Namespace, at_once: int):
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        threads = str(max(1, os.cpu_count() // at_once))
+        names = ["TORCHINDUCTOR_COMPILE_THREADS", *["OMP_NUM_THREADS"] * (at_once > 1)]
+        command = [sys.executable, __file__, *again([], options), "--child"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+            start_new_session=True, env=os.environ | dict.fromkeys(names, threads),
+        )  # fmt: skip
+
+    def result_of(self, item: str, seconds: float) -> dict[str, Any] | None:
+        """None where the process ends, or is ended after so many seconds."""
+        timer = threading.Timer(seconds, kill, [self.process])
+        timer.start()
+        with suppress(BrokenPipeError):
+            print(item, file=self.process.stdin, flush=True)
+        line = next((line for line in self.process.stdout if line.startswith(RESULT)), None)
+        timer.cancel()
+        return line and json.loads(line.removeprefix(RESULT))
+
+    def close(self) -> str:
+        """The end of its log."""
+        kill(self.process)
+        self.process.wait()
+        self.log.seek(0)
+        return self.log.read()[-800:]
+
+
+def in_processes(
+    items: Sequence[str], options: argparse.Namespace, ends: float, finished: Callable[[dict], None]
+) -> None:
+    """Give `finished` the results of the items that begin before the time is over."""
+    alone = deque(item for item in items if item.partition("/")[0] in SPEED or item == "run/out-of-memory")
+    trained = [item.partition("/")[2] for item in alone if item.startswith("training/")]
+    compiled = [f"compile/{name}" for name in trained if len(trained) > 1 and options.jobs > 1]
+    # These take most memory: every second one only.
+    pairs = zip_longest(compiled, [item for item in items if item not in alone])
+    together = deque(item for pair in pairs for item in pair if item)
+
+    def work(queue: deque[str], at_once: int, until: float) -> None:
+        child = None
+        while (now := time.monotonic()) < until:
+            try:
+                item = queue.popleft()
+            except IndexError:
+                break
+            child = child or Child(options, at_once)
+            limit = min(SHORTER.get(item.partition("/")[0], ITEM_SECONDS), ends - now)
+            result = child.result_of(item, limit)
+            if result is None or result.pop("broken"):
+                log, child = child.close(), None
+            if result is None:
+                over = time.monotonic() >= ends
+                result = {"item": item, "result": "not run" if over else "failed"}
+                result["message"] = "time is up" if over else f"its process ended or took too long: {log}"
+            if at_once > 1 and item not in compiled and "out of memory" in result.get("message", ""):
+                alone.append(item)  # the others took too much
+            else:
+                finished(result)
+        if child:
+            child.close()
+
+    def stage(queue: deque[str], at_once: int, until: float = ends) -> None:
+        with ThreadPoolExecutor(at_once) as pool:
+            for done in [pool.submit(work, queue, at_once, until) for _ in range(min(at_once, len(queue)))]:
+                done.result()
+
+    now = time.monotonic()
+    with tempfile.TemporaryDirectory() as cache:
+        kept = {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_FX_GRAPH_CACHE": "1"}
+        with mock.patch.dict(os.environ, kept):
+            stage(together, options.jobs, now + SHARE * (ends - now) if alone else ends)
+            stage(alone, 1)
+            stage(together, options.jobs)
 
 
 def again(items: Sequence[str], options: argparse.Namespace) -> list[str]:
     """The arguments that run these items again."""
-    text = ["--text", str(options.text)] if options.text else []
-    return ["--device", options.device, *["--quick"] * options.quick, *text, "--only", ",".join(items)]
+    return ["--device", options.device, *(["--only", ",".join(items)] if items else [])]
 
 
 def numbers_of(result: dict[str, Any]) -> str:
@@ -573,22 +666,30 @@ def summary(result: dict[str, Any]) -> str:
     return f"{result['item']}: {result['result']}, {result.get('seconds', 0):.0f} s. {numbers_of(result)}"
 
 
-def report(results: Sequence[dict[str, Any]], options: argparse.Namespace) -> Path:
-    """Write the table and the JSON file; returns their path without a suffix."""
-    about = next((one.get("numbers", {}) for one in results if one["item"] == "environment"), {})
-    name = re.sub(r"[^A-Za-z0-9]+", "-", about.get("device", options.device)).strip("-")
-    out = options.out or ROOT / "scripts" / "results" / "gpu" / name
+def report(results: dict[str, dict[str, Any]], options: argparse.Namespace) -> Path:
+    """Write the table and the JSON file with rows of earlier checks; gives their path without a suffix."""
+    name = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
+    out = options.out or RESULTS / re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = ["| item | result | seconds | numbers |", "|---|---|--:|---|"]
-    for one in results:
+    for key, other in (("of_none", "training/none"), ("of_llama", "training/llama-sdpa")):
+        base = results.get(other, {}).get("numbers", {}).get("tokens_per_s")
+        for item, one in results.items():
+            if base and item.startswith("training/") and item != other and one.get("numbers"):
+                one["numbers"][key] = round(one["numbers"]["tokens_per_s"] / base, 3)
+    file = out.with_suffix(".json")
+    stored = {one["item"]: one for one in json.loads(file.read_text())["results"]} if file.exists() else {}
+    merged = stored | {k: one for k, one in results.items() if one["result"] != "not run" or k not in stored}
+    rows = ["| item | result | date | seconds | numbers |", "|---|---|---|--:|---|"]
+    kept = [merged[item] for item in all_items(quick=False) if item in merged]
+    for one in kept:
         text = numbers_of(one)
         if one["result"] in ("failed", "not run"):
             command = shlex.join(["python", "scripts/gpu_check.py", *again([one["item"]], options)])
             text += f". Repeat: `{command}`"
-        rows.append(f"| {one['item']} | {one['result']} | {one.get('seconds', '')} | {text} |")
-    out.with_suffix(".md").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    content = {"device": options.device, "quick": options.quick, "results": results}
-    out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        cells = one["item"], one["result"], one.get("date", ""), one.get("seconds", ""), text
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    atomic_write(out.with_suffix(".md"), "\n".join(rows) + "\n")
+    atomic_write(file, json.dumps({"device": options.device, "results": kept}, indent=1) + "\n")
     return out
 
 
@@ -598,34 +699,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the results, as FILE.md and FILE.json")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--part", type=int, choices=(1, 2), help="one of the two parts (default: both)")
     parser.add_argument("--quick", action="store_true", help="fewer encodings, no long sequences")
     parser.add_argument("--only", default="*", metavar="ITEM,ITEM", help="names, or patterns like 'laws/*'")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="text for the runs (default: generated)")
-    parser.add_argument("--minutes", type=float, default=25, help="limit of the whole check")
+    parser.add_argument("--minutes", type=float, help="limit of the whole check (default: 4.8 for each part)")
+    parser.add_argument(
+        "--jobs", type=int, help="items at once (default: half of the cores, at most 8; on a CPU 1)"
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no GPU here that PyTorch can use; --device cpu tries the script itself")
+    if options.child:
+        inductor.autotune_local_cache = False  # what was fastest while other items ran may not be it alone
+        for line in sys.stdin:
+            result = {**try_item(line.strip(), options), "broken": False}
+            try:
+                gc.collect()
+                clock(options.device)
+                if options.device == "cuda":
+                    torch.cuda.empty_cache()  # for the other processes
+            except RuntimeError:  # an illegal access: nothing works in this process any more
+                result["broken"] = True
+            print(f"\n{RESULT}{json.dumps(result)}", flush=True)
+        return 0
     patterns, every = options.only.split(","), all_items(options.quick)
     items = [item for item in every if any(fnmatch.fnmatchcase(item, pattern) for pattern in patterns)]
+    items = by_value([item for item in items if options.part in (None, 1 if item in PART_1 else 2)])
     if not items:
         parser.error(f"no item is named {options.only}: {', '.join(every)}")
-    if options.child:
-        for item in items:
-            print(f"\n{RESULT}{json.dumps(try_item(item, options))}", flush=True)
-            try:
-                clock(options.device)
-            except RuntimeError:  # an illegal access: nothing works in this process any more
-                return BROKEN
-        return 0
+    options.jobs = options.jobs or (max(1, min(os.cpu_count() // 2, 8)) if options.device == "cuda" else 1)
+    minutes = options.minutes or (4.8 if options.part else 9.6)
     print(f"packages that are missing here: {', '.join(MISSING) or 'none'}", flush=True)
-    results = in_processes(items, options, time.monotonic() + 60 * options.minutes)
+    results = {item: {"item": item, "result": "not run", "message": "time is up"} for item in items}
+    lock = threading.Lock()
+
+    def finished(result: dict[str, Any]) -> None:
+        with lock:
+            print(summary(result), flush=True)
+            if result["item"] in results:  # `compile` has no row: `training` shows its faults
+                results[result["item"]] = {**result, "date": time.strftime("%Y-%m-%d")}
+                report(results, options)
+
+    in_processes(items, options, time.monotonic() + 60 * minutes, finished)
     out = report(results, options)
-    wrong = [one["item"] for one in results if one["result"] in ("failed", "not run")]
-    skipped = sum(one["result"] == "skipped" for one in results)
+    wrong = [item for item, one in results.items() if one["result"] in ("failed", "not run")]
+    skipped = sum(one["result"] == "skipped" for one in results.values())
     print(f"{len(results) - len(wrong) - skipped} of {len(results)} items passed, {skipped} skipped; "
           f"written: {out}.md, .json")  # fmt: skip
-    return int(any(not item.startswith("training") for item in wrong))
+    return int(any(item.partition("/")[0] not in SPEED[1:] for item in wrong))
 
 
 if __name__ == "__main__":
