@@ -392,8 +392,7 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
             return {"loss_nats": losses}
         if name == "out-of-memory":
             text = zoo(*fit("run", *AT[options.device].too_large), code=1)
-            helps = re.search(r"accumulate_grad_batches=\d", text)
-            require("out of memory" in text and helps is not None, text[-800:])
+            require("out of memory: raise trainer.accumulate_grad_batches" in text, text[-800:])
             return {"message": text.splitlines()[-1]}
         if name == "nan":
             text = zoo(*fit("run", "optimizer.lr=1e30", "optimizer.warmup_steps=0"), code=1)
