@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from zoo.contract.training import Allocated
+from zoo.encodings.context import AttentionContext
 from zoo.models import kernels, recomputed
 
 
@@ -53,6 +54,17 @@ def test_attention_in_blocks_is_computed_again_too(model_of, tokens, monkeypatch
     gradients = with_gradients(model_of("path", length=70, gradient_checkpointing=True), tokens(2, 70))[1]
     assert len(calls) == 2 * 3
     torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_angles_are_computed_once(model_of, tokens, monkeypatch):
+    once, made = AttentionContext.once, []
+
+    def watched(context, owner, at, make):
+        return once(context, owner, at, lambda pos: made.append(1) or make(pos))
+
+    monkeypatch.setattr(AttentionContext, "once", watched)
+    with_gradients(model_of("rope", num_layers=3, gradient_checkpointing=True), tokens(2, 13))
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("spec", ["rope", "t5"])

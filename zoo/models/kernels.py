@@ -140,13 +140,11 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return "sdpa"
     # On CUDA FlexAttention never writes the table of scores. It takes heads of width 16 at least.
     flex = not scores.has_content and q_BHTD.shape[-1] >= 16 and scores.bias_form(q_BHTD.shape[1]) is not None
-    if not (scores.bias_is_learned and torch.is_grad_enabled()):
+    if flex or not scores.bias_learns:
         return "flex" if flex else "sdpa"
     # SDPA rounds the gradient of a bias to the precision of the queries: in bf16, sums over many pairs were
-    # wrong by 7 %. FlexAttention sums in float32, in an order that differs from run to run.
-    own_scale = scores.row_scale is not None and not scores.row_scale.shared
-    exact = own_scale or torch.are_deterministic_algorithms_enabled()
-    return "flex" if flex and not exact else "reference"
+    # wrong by 7 %.
+    return "reference"
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
@@ -220,7 +218,8 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale:
 
 
 def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
-    score_mod, mask_mod = scores.pointwise(q_BHTD.shape[1])
+    learned = scores.learned_bias(q_BHTD.shape[1]) if scores.bias_learns else None
+    score_mod, mask_mod = scores.pointwise(q_BHTD.shape[1], None if learned is None else learned.detach())
     block_mask = None
     if mask_mod is not None:
         memo, key = scores.context.fixed, ("block mask", scores.context.window)
@@ -231,11 +230,19 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
         block_mask = memo[key]
     q_BHTD = scores.scaled_queries(q_BHTD)
     attention = _compiled(flex_attention)
-    # By default the kernel loads three tiles of keys and biases ahead, which some GPUs have no memory for.
+    # By default the kernel loads three tiles of keys and biases ahead, which do not fit on an H200.
     options = {"num_stages": 2}
-    return attention(
+    out_BHTV = attention(
         q_BHTD, k_BHSD, v_BHSV, score_mod, block_mask=block_mask, scale=scale, kernel_options=options
     )
+    if learned is None:
+        return out_BHTV
+    from zoo.models.bias_gradient import with_gradient  # Triton comes with PyTorch for a GPU alone
+
+    context = scores.context
+    ahead = context.query_offset if context.causal else context.num_keys
+    seen_GTS = context.allowed().reshape(-1, context.num_queries, context.num_keys)
+    return with_gradient(out_BHTV, learned, q_BHTD, k_BHSD, v_BHSV, seen_GTS, ahead, scale)
 
 
 def _compiled(function: Callable) -> Callable:

@@ -19,8 +19,8 @@ from zoo.encodings.stack import LayerEncodings
 from zoo.models.logit_scale import RowScale
 
 MOST_FIXED, MOST_LEARNED = 2**26, 2**30
-"""Largest table of a bias, in elements per layer, that FlexAttention looks up. A bias that learns has no other
-form there: its gradient is summed in such a table too."""
+"""Largest table of a bias, in elements per layer, that FlexAttention looks up. A learned bias has no other
+form in training: its gradient is such a table too."""
 
 
 def apply_mask(table: Tensor, context: AttentionContext) -> Tensor:
@@ -68,6 +68,17 @@ class ScoreTerms:
         if self.has_bias and self.row_scale is not None and not self.row_scale.shared:
             return True
         return any(next(encoding.parameters(), None) is not None for encoding, _ in self._with("biased"))
+
+    @property
+    def bias_learns(self) -> bool:
+        """Whether the backward pass needs the gradient of the bias."""
+        return self.bias_is_learned and torch.is_grad_enabled()
+
+    def learned_bias(self, heads: int) -> Tensor:
+        """The biases of all pairs, scaled, [G,H,T,S] in float32, G batch or 1."""
+        table = self._shared("bias", lambda: self.bias(heads))
+        table = table if table.dim() == 4 else table[None]
+        return table if self.row_scale is None else self.row_scale.of_table(table)
 
     @property
     def bias_is_fused(self) -> bool:
@@ -195,14 +206,16 @@ class ScoreTerms:
     def bias_form(self, heads: int) -> Literal["table", "line", "pairs"] | None:
         """How FlexAttention gets the bias: from a table of all pairs, from a line of all distances, or by
         computing that of each pair; None where it cannot."""
-        # Distances and parameters would each be the target of too many additions of gradients.
-        learns = self.bias_is_learned and torch.is_grad_enabled()
-        positions = [x for _, context in self._with("biased") for x in (context.q_pos, context.k_pos)]
-        batch = max(len(x) if x.dim() == 2 else 1 for x in positions)
+        vary = [
+            x for _, context in self._with("biased") for x in (context.q_pos, context.k_pos) if x.dim() == 2
+        ]
+        if self.bias_learns and self.row_scale is not None:
+            vary.append(self.row_scale.factor_BHT1)
+        batch = max(map(len, vary), default=1)
         elements = batch * heads * self.context.num_queries * self.context.num_keys
-        if elements <= (MOST_LEARNED if learns else MOST_FIXED):
+        if elements <= (MOST_LEARNED if self.bias_learns else MOST_FIXED):
             return "table"
-        if learns:
+        if self.bias_learns:
             return None
         if self.bias_is_fused:
             return "pairs"
@@ -274,13 +287,14 @@ class ScoreTerms:
             terms.append(one.value(weights_BHTS.masked_fill(~sinks, 0.0), context.toward_sinks()))
         return _sum(terms)
 
-    def pointwise(self, heads: int) -> tuple[Callable | None, Callable | None]:
+    def pointwise(self, heads: int, learned: Tensor | None = None) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
 
-        The scores that it modifies are products of `scaled_queries`.
+        The scores that it modifies are products of `scaled_queries`. `learned` is the bias that it takes in
+        place of the encodings', without a gradient.
         """
         context, scale = self.context, self.row_scale
-        biased, bias_at = self._with("biased"), self._looked_up(heads)
+        biased, bias_at = self._with("biased"), None if learned is not None else self._looked_up(heads)
 
         def scaled(bias: Tensor, b: Tensor, h: Tensor, row: Tensor) -> Tensor:
             return bias if scale is None else scale.of_point(bias, b, h, row)
@@ -289,6 +303,8 @@ class ScoreTerms:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            if learned is not None:
+                return score + learned[b if len(learned) > 1 else 0, h, row, column]
             if bias_at is not None:
                 return score + scaled(bias_at(b, h, row, column), b, h, row)
             for encoding, one in biased:
