@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_recipes import TEXT
 
 from zoo import registry
 from zoo.errors import InputError, RunError
@@ -22,16 +23,8 @@ from zoo.reports.report import build
 from zoo.training import finish
 
 BASE = {
-    "name": "tiny",
-    "model": {"kind": "decoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {
-        "name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300,
-        "documents": 12, "words": 60,
-    },
-    "optimizer": {"lr": 1e-3},
-    "trainer": {"max_steps": 2, "accelerator": "cpu"},
-    "evaluate": {"max_tokens": 128},
-    "logging": [],
+    **TEXT, "name": "tiny", "optimizer": {"lr": 1e-3}, "trainer": {"max_steps": 2, "accelerator": "cpu"},
+    "evaluate": {"max_tokens": 128}, "logging": [],
 }  # fmt: skip
 
 
