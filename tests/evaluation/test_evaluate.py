@@ -242,27 +242,6 @@ def test_a_row_says_what_was_measured_and_how(run):
     assert [row["documents_left_out"] for row in rows if row["protocol"] == "fixed_targets"] == [0, 0]
 
 
-@pytest.mark.launch
-def test_two_processes_give_the_rows_of_one(run, forks, tmp_path):
-    sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "evaluate.lengths=[16, 40]"]
-    folder = run(*sets, "data.documents=60")
-    protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position", "repeats"]
-    alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
-    forget(folder)
-    command = ["evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"]
-    forks.run(command, tmp_path, "evaluated", world_size=2)
-    together = stored(folder)
-    assert len(together) == len(alone) >= 12
-    by_place = {(row["protocol"], row["length"]): row for row in together}
-    for row in alone:
-        other = by_place[row["protocol"], row["length"]]
-        assert row.keys() == other.keys()
-        for name, value in row.items():
-            if name not in ("tokens_per_second", "peak_memory_mb"):
-                # To the last digit: the same batches are read, and added up in the same order.
-                assert other[name] == value, name
-
-
 def test_a_run_made_before_a_protocol_had_its_options_is_evaluated(run):
     folder = run()
     file = folder / "checkpoints" / "last.ckpt"

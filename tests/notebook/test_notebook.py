@@ -58,18 +58,6 @@ def test_a_run_that_logged_nothing_and_measured_nothing_has_empty_tables(runs, t
         bare.model()
 
 
-def test_a_run_folder_runs_no_code_that_it_names(runs, tmp_path):
-    (tmp_path / "evil.py").write_text(
-        "import pathlib, zoo\npathlib.Path(__file__).with_name('ran').touch()\n"
-        "@zoo.register('evil')\nclass Evil(zoo.Encoding):\n    'Leaves a file behind.'\n"
-    )
-    text = (runs[0].path / "recipe.yaml").read_text()
-    (tmp_path / "recipe.yaml").write_text(text.replace("plugins: []", f"plugins: [{tmp_path}/evil.py]"))
-    run = zoo.open(tmp_path)
-    assert run.recipe.plugins == (f"{tmp_path}/evil.py",) and run.curves.empty
-    assert not (tmp_path / "ran").exists()
-
-
 def test_evaluate_gives_the_rows_and_stores_them(runs, capsys):
     rows = zoo.evaluate(runs[0], lengths=16, sets=["evaluate.samples=8"])
     assert isinstance(rows, pd.DataFrame) and rows["length"].tolist() == [16]
