@@ -9,7 +9,7 @@ from killed_runs import texts
 
 from zoo.errors import InputError
 from zoo.reports.fit import fit
-from zoo.training.strategy import validate_world_size
+from zoo.training.devices import validate_world_size
 
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]
 
