@@ -16,6 +16,7 @@ import torch
 import yaml
 from browser import browser, open_page  # noqa: F401
 from killed_runs import Forks
+from tiny_recipes import MAX_INDEX, TEXT
 from written_runs import edit, edit_rows, row_of, write_run  # noqa: F401
 
 from zoo import registry
@@ -34,33 +35,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGINS = sorted((Path(__file__).parent / "encodings" / "plugins").glob("*.py"))
-
-MAX_INDEX = {
-    "name": "tiny",
-    "model": {"kind": "encoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {"name": "max_index", "sequence_length": 8, "batch_size": 4},
-    "optimizer": {"lr": 1e-3, "warmup_steps": 2},
-    # Not auto: what a test finds does not depend on the processor.
-    "trainer": {
-        "max_steps": 6, "accelerator": "cpu", "log_every_n_steps": 2, "limit_val_batches": 4,
-        "precision": "32-true",
-    },
-    "compile": False,
-    "checkpoint": {"every_n_steps": 4},
-    "evaluate": {"samples": 16},
-    "logging": ["csv"],
-}  # fmt: skip
-TEXT = {
-    **MAX_INDEX,
-    "name": "tiny_text",
-    "model": {**MAX_INDEX["model"], "kind": "decoder"},
-    # Small, so that a test can train past the end of an epoch.
-    "data": {
-        "name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300,
-        "documents": 12, "words": 60,
-    },
-    "evaluate": {"max_tokens": 256},
-}  # fmt: skip
 
 
 def pytest_addoption(parser):

@@ -87,11 +87,6 @@ def test_the_nearest_option_is_suggested(capsys):
     assert "--max-tokens 20; did you mean '--max-new-tokens'?" in capsys.readouterr().err
 
 
-def test_show_schema_is_json(capsys):
-    assert cli.main(["show", "--schema"]) == 0
-    assert "model" in json.loads(capsys.readouterr().out)["properties"]
-
-
 WRONG_INPUT = (
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
     (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),

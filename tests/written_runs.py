@@ -9,18 +9,14 @@ import pytest
 import yaml
 from known_units import HARD, TOKENS
 from measured import rows_with_units, store_rows
+from tiny_recipes import tiny_mapping
 
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.store import MEASUREMENTS, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.encoding import encoding_label
 
-RECIPE = {
-    "model": {"kind": "decoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {"name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300},
-    "optimizer": {"lr": 1e-3},
-    "trainer": {"max_steps": 6},
-}
+RECIPE = tiny_mapping({"name": "sample", "sequence_length": 16, "vocab_size": 300}, trainer={"max_steps": 6})
 BYTES_PER_TOKEN = 3.0
 LN2 = 0.6931471805599453
 

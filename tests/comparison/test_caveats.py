@@ -56,10 +56,10 @@ def test_a_run_that_was_resumed_in_another_way_is_reported(write_run, caveats_of
     ]
     runs = write_run("a", card={"changed_on_resume": noted}), write_run("b", "rope")
     assert caveats_of(*runs) == (
-        "runs/a: changed when it was resumed: model.kernel from sdpa to reference at step 3: "
-        "its weights equal those of an uninterrupted run up to rounding and random draws",
-        "runs/a: changed when it was resumed: code.mine from 111111111111 to 222222222222 at step 3: "
-        "it was trained by more than one version of the code",
+        "runs/a: resumed at step 3 with a change that alters rounding or code: "
+        "model.kernel from sdpa to reference",
+        "runs/a: resumed at step 3 with a change that alters rounding or code: "
+        "code.mine from 111111111111 to 222222222222",
     )
 
 

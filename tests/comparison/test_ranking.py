@@ -281,17 +281,6 @@ def test_an_infinite_loss_of_one_document_is_no_rank(write_run):
     assert apart(panel, "rope", 16).value is None
 
 
-def test_caveats_are_a_list_at_the_end(write_run, capsys):
-    runs = [write_run("a", values={16: 1.0, 64: "too long"}), write_run("b", "rope", values={16: 1.5})]
-    assert cli.main(["compare", *map(str, runs)]) == 0
-    shown = capsys.readouterr().out
-    item = "- nothing could be measured by nonoverlapping (too long) at 64\n"
-    after = re.split(r"Caveats \(\d+\):\n", shown)[1]
-    assert after.startswith(item) and "Costs" in shown.split("Caveats (")[0]
-    text = markdown(build(runs))
-    assert item in text and text.index("## Verdict") < text.index("## Costs") < text.index("<details>")
-
-
 def test_a_difference_over_other_text_blocks_has_no_interval():
     def in_units(kind, count):
         columns = {kind: [*range(count)], "nats": [*map(float, range(5, 5 + count))], "tokens": [7] * count}

@@ -71,26 +71,12 @@ FAULTS = {
 }
 """The faulty plugins, each with the law that it breaks."""
 ONLY_THERE = [
-    "no_docstring",
-    "option_never_read",
-    "policy_without_option",
-    "option_changes_shape",
-    "tensor_is_no_buffer",
-    "table_in_a_submodule",
-    "tensor_without_device",
-    "queries_taken_for_last_rows",
-    "full_table_kept",
-    "reads_a_value",
-    "angles_in_bf16",
-    "distances_in_bf16",
-    "rotate_gives_float32",
-    "constant_bias",
-    "encoder_is_causal",
-    "documents_forgotten",
-    "relative_undeclared",
-    "positions_read_undeclared",
-    "parameter_unused",
-]
+    "no_docstring", "option_never_read", "policy_without_option", "option_changes_shape",
+    "tensor_is_no_buffer", "table_in_a_submodule", "tensor_without_device", "queries_taken_for_last_rows",
+    "full_table_kept", "reads_a_value", "angles_in_bf16", "distances_in_bf16", "rotate_gives_float32",
+    "constant_bias", "encoder_is_causal", "documents_forgotten", "relative_undeclared",
+    "positions_read_undeclared", "parameter_unused",
+]  # fmt: skip
 """Those that keep every other law."""
 EXPENSIVE = {
     "the fused kernel equals the reference",

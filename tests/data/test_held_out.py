@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_recipes import tiny
 
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.draws import is_held_out
 from zoo.data.questions.answers import Answers
 from zoo.evaluation.measure import validation_seen_in_training
-from zoo.recipe import read_recipe, resolve
+from zoo.recipe import read_recipe
 
 ALGORITHMIC = [
     name
@@ -24,16 +25,8 @@ SIDES = "0110000100010000001000001100000100000101000001000000101000001110"
 
 
 def recipe(name, length, *sets):
-    return resolve({
-        "name": "tiny",
-        "model": {
-            "kind": "encoder" if name == "max_index" else "decoder",
-            "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2,
-        },
-        "data": {"name": name, "sequence_length": length, "batch_size": 8},
-        "optimizer": {"lr": 1e-3},
-        "trainer": {"max_steps": 1},
-    }, sets)  # fmt: skip
+    data = {"name": name, "sequence_length": length, "batch_size": 8}
+    return tiny(data, *sets, kind="encoder" if name == "max_index" else "decoder")
 
 
 def prompts(dataset, indices):

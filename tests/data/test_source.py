@@ -3,30 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import tiny
 
 from zoo.data import open_data
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
-from zoo.recipe import resolve
 
 
 def recipe(tmp_path, task="language_modelling", seed=0, accumulate=1, **data):
     text = {"cache": str(tmp_path / "cache"), "vocab_size": 500, "documents": 20, "words": 300}
-    return resolve({
-        "name": "tiny",
-        "seed": seed,
-        "task": task,
-        "model": {
-            "kind": "decoder" if task == "language_modelling" else "encoder",
-            "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2,
-        },
-        "data": {
-            **({"name": "max_index"} if task == "max_index" else {"name": "sample", **text}),
-            "sequence_length": 32, "batch_size": 8, **data,
-        },
-        "optimizer": {"lr": 1e-3},
-        "trainer": {"max_steps": 1, "accumulate_grad_batches": accumulate},
-    })  # fmt: skip
+    name = {"name": "max_index"} if task == "max_index" else {"name": "sample", **text}
+    kind = "decoder" if task == "language_modelling" else "encoder"
+    sets = f"task={task}", f"seed={seed}", f"trainer.accumulate_grad_batches={accumulate}"
+    return tiny({**name, "sequence_length": 32, "batch_size": 8, **data}, *sets, kind=kind)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import tiny
 from torch import nn
 
 from zoo import registry
 from zoo.data import open_data
 from zoo.evaluation.protocols.protocol import Execution, build_protocol
 from zoo.launch.team import alone
-from zoo.recipe import resolve
 
 WORDS = ["a", "the", "The", "owl", "ate", "an", "Übermut", "of", "plum,", "and", "12", "more;", "nothing."]
 
@@ -31,20 +31,10 @@ def text_recipe(tmp_path_factory):
     roots = {"few": folder / "few", "many": folder / "many.txt"}
 
     def text_recipe(kind="decoder", corpus="few", *sets):
-        return resolve(
-            {
-                "name": "tiny",
-                "model": {"kind": kind, "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-                "data": {
-                    "name": "text", "root": str(roots[corpus]), "cache": str(folder / "cache"),
-                    "sequence_length": 16, "batch_size": 4, "vocab_size": 270,
-                },
-                "optimizer": {"lr": 1e-3},
-                "trainer": {"max_steps": 1},
-                "evaluate": {"max_tokens": 200, "batch_tokens": 64, "lengths": [8, 12, 16, 50]},
-            },
-            sets,
-        )  # fmt: skip
+        text = {"name": "text", "root": str(roots[corpus]), "cache": str(folder / "cache")}
+        evaluate = {"max_tokens": 200, "batch_tokens": 64, "lengths": [8, 12, 16, 50]}
+        data = {**text, "sequence_length": 16, "vocab_size": 270}
+        return tiny(data, *sets, kind=kind, evaluate=evaluate)
 
     return text_recipe
 

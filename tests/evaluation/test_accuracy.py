@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import tiny
 from torch import nn
 
 from zoo.data import open_data
 from zoo.evaluation.interval import interval_of_rate
 from zoo.evaluation.protocols.protocol import Execution, build_protocol
-from zoo.recipe import resolve
 from zoo.tasks import build_task
 
 SAMPLES, TRAINED = 100, 8
@@ -18,17 +18,8 @@ SAMPLES, TRAINED = 100, 8
 
 def with_model(model, data, kind, *sets):
     """A task around a model of known answers, and its source."""
-    recipe = resolve(
-        {
-            "name": "tiny",
-            "model": {"kind": kind, "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-            "data": {"sequence_length": TRAINED, "batch_size": 4, **data},
-            "optimizer": {"lr": 1e-3},
-            "trainer": {"max_steps": 1},
-            "evaluate": {"samples": SAMPLES, "batch_tokens": 100},
-        },
-        sets,
-    )
+    evaluate = {"samples": SAMPLES, "batch_tokens": 100}
+    recipe = tiny({"sequence_length": TRAINED, **data}, *sets, kind=kind, evaluate=evaluate)
     source = open_data(recipe)
     task = build_task(recipe, source.vocab_size)
     task.model = model

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_recipes import TEXT
 
 from zoo import registry
 from zoo.errors import InputError, RunError
@@ -22,16 +23,8 @@ from zoo.reports.report import build
 from zoo.training import finish
 
 BASE = {
-    "name": "tiny",
-    "model": {"kind": "decoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {
-        "name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300,
-        "documents": 12, "words": 60,
-    },
-    "optimizer": {"lr": 1e-3},
-    "trainer": {"max_steps": 2, "accelerator": "cpu"},
-    "evaluate": {"max_tokens": 128},
-    "logging": [],
+    **TEXT, "name": "tiny", "optimizer": {"lr": 1e-3}, "trainer": {"max_steps": 2, "accelerator": "cpu"},
+    "evaluate": {"max_tokens": 128}, "logging": [],
 }  # fmt: skip
 
 
@@ -247,27 +240,6 @@ def test_a_row_says_what_was_measured_and_how(run):
         assert row["tokens_per_second"] > 0 and row["peak_memory_mb"] > 0
         assert len(row["targets"]) == 12
     assert [row["documents_left_out"] for row in rows if row["protocol"] == "fixed_targets"] == [0, 0]
-
-
-@pytest.mark.launch
-def test_two_processes_give_the_rows_of_one(run, forks, tmp_path):
-    sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "evaluate.lengths=[16, 40]"]
-    folder = run(*sets, "data.documents=60")
-    protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position", "repeats"]
-    alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
-    forget(folder)
-    command = ["evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"]
-    forks.run(command, tmp_path, "evaluated", world_size=2)
-    together = stored(folder)
-    assert len(together) == len(alone) >= 12
-    by_place = {(row["protocol"], row["length"]): row for row in together}
-    for row in alone:
-        other = by_place[row["protocol"], row["length"]]
-        assert row.keys() == other.keys()
-        for name, value in row.items():
-            if name not in ("tokens_per_second", "peak_memory_mb"):
-                # To the last digit: the same batches are read, and added up in the same order.
-                assert other[name] == value, name
 
 
 def test_a_run_made_before_a_protocol_had_its_options_is_evaluated(run):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import tiny
 from torch import nn
 
 from zoo import registry
@@ -14,26 +15,16 @@ from zoo.errors import InputError
 from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
-from zoo.recipe import resolve
 from zoo.tasks import build_task
 
 SAMPLES = 20
 
 
 def recipe(cache, *sets):
-    model = {"kind": "decoder", "encoding": "rope", "d_model": 16, "num_layers": 1, "num_heads": 2}
-    data = {
-        "name": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400,
-        "sequence_length": 32, "batch_size": 4,
-    }  # fmt: skip
-    return resolve(
-        {
-            "name": "tiny", "model": model, "data": data, "optimizer": {"lr": 1e-3},
-            "trainer": {"max_steps": 1, "accelerator": "cpu"},
-            "evaluate": {"samples": SAMPLES, "batch_tokens": 1000, "lengths": [128]},
-        },
-        sets,
-    )  # fmt: skip
+    text = {"documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400}
+    evaluate = {"samples": SAMPLES, "batch_tokens": 1000, "lengths": [128]}
+    data = {"name": "sample", "sequence_length": 32, **text}
+    return tiny(data, *sets, encoding="rope", evaluate=evaluate)
 
 
 @pytest.fixture(scope="module")

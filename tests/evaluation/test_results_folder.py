@@ -80,19 +80,6 @@ def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatc
     assert stored[0] == text_row(64)
 
 
-def test_all_damaged_measurements_are_reported_at_once(tmp_path):
-    validate_results_folder(tmp_path)
-    (tmp_path / MEASUREMENTS).mkdir(parents=True)
-    names = [f"{name}-0a0a0a0a0a0a.json" for name in ("nonoverlapping", "sliding")]
-    for name in names:
-        (tmp_path / MEASUREMENTS / name).write_text("{")
-    with pytest.raises(InputError) as error:
-        validate_results_folder(tmp_path)
-    assert [problem.where for problem in error.value.problems] == [
-        f"{tmp_path / MEASUREMENTS / name}:1" for name in names
-    ]
-
-
 @pytest.fixture
 def nobody(monkeypatch):
     """A folder that all may reach, and being without any right of root's: `with without_rights(): ...`."""

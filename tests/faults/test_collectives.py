@@ -1,59 +1,12 @@
-"""Collectives of the processes of a run: on the device of the training, and over all processes.
-
-torch's meta device stands in for a GPU: the module says that it is on the CPU while a run is restored. The
-answers of a collective are made up.
-"""
+"""Collectives of the processes of a run."""
 
 import csv
 import os
 import signal
-from types import SimpleNamespace
 
 import pytest
-import torch
 import yaml
-from killed_runs import endless, texts
-
-from zoo.errors import RunError
-from zoo.training.callbacks import LOSSES, StepLog
-from zoo.training.nan_guard import NanGuard
-
-META = torch.device("meta")
-
-
-class Strategy:
-    """`reduce` answers with `answers`, one after the other, and keeps its arguments."""
-
-    def __init__(self, root_device, *answers):
-        self.root_device, self.answers, self.asked = root_device, [*answers], []
-
-    def reduce(self, tensor, reduce_op):
-        self.asked.append((tensor, reduce_op))
-        return torch.tensor(self.answers.pop(0))
-
-
-def trainer_of(strategy, **more):
-    known = {"world_size": 2, "global_rank": 1, "accumulate_grad_batches": 1, "callbacks": [],
-             "precision_plugin": None}  # fmt: skip
-    return SimpleNamespace(strategy=strategy, **known | more)
-
-
-def test_restored_losses_are_on_the_device():
-    log, module = StepLog(), SimpleNamespace(device=torch.device("cpu"))
-    kept = {LOSSES: {"losses": torch.ones(2, 3), "accumulate": 1}}
-    log.on_load_checkpoint(trainer_of(Strategy(META)), module, kept)
-    assert [loss.device for loss in log.losses] == [META] * 3
-
-
-NAN = float("nan")
-
-
-def test_a_reduced_tensor_is_on_the_device():
-    """In a run that was just resumed and has no loss of its own yet."""
-    strategy = Strategy(META, [NAN, NAN])
-    with pytest.raises(RunError, match="the loss is nan at step 0"):
-        NanGuard(StepLog(), SimpleNamespace(saved_at=0))._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
-    assert len(strategy.asked) == 1 and {asked.device for asked, _ in strategy.asked} == {META}
+from killed_runs import texts
 
 
 def loss_rows(folder):
@@ -78,31 +31,3 @@ def test_a_checkpoint_between_two_rows_of_the_log(forks, here, mapping):
     assert "interrupted at step 4; saved; " in texts(log)
     forks.run([*command, "cut", "--resume"], here, "resumed", 2)
     assert loss_rows(here / "cut") == loss_rows(here / "whole") and len(loss_rows(here / "whole")) == 2
-
-
-# A part of a weight is lost in the second process.
-LOSE = """
-import os
-import torch
-from zoo.tasks.task import Task
-
-clip = Task.configure_gradient_clipping
-
-def clipped(self, *given, **named):
-    clip(self, *given, **named)
-    if self.global_step == 3 and os.environ["LOCAL_RANK"] == "1":
-        with torch.no_grad():
-            dict(self.named_parameters())["model.final_norm.weight"].to_local().fill_(float("inf"))
-
-Task.configure_gradient_clipping = clipped
-"""
-
-
-@pytest.mark.slow
-def test_a_weight_that_is_lost_in_one_shard_is_named(forks, here, mapping):
-    (here / "lose.py").write_text(LOSE)
-    sets = ["trainer.devices=2", "trainer.strategy=fsdp", "trainer.log_every_n_steps=100"]
-    arguments = endless(mapping, here, *sets, "checkpoint.every_n_steps=4")
-    pids = forks.start(arguments, here, here / "log", 2, patch=here / "lose.py")
-    assert forks.wait(pids)[0] == 1
-    assert "the weights model.final_norm.weight are not finite after step 4" in texts(here / "log")

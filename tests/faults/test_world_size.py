@@ -119,21 +119,21 @@ def assert_same_run(one, two, record_property):
 
 @pytest.fixture
 def divide(trained, record_property):
-    """Divide the batches of a run in other ways: processes, batches that each accumulates, strategy."""
+    """Divide the batches of a run in other ways: processes, and batches that each accumulates."""
 
     def divide(one, kind, *divided):
-        for devices, parts, strategy in divided:
-            sets = f"trainer.accumulate_grad_batches={parts}", f"trainer.strategy={strategy}"
-            other = trained(f"{devices} by {parts}", kind, *sets, devices=devices)
+        for devices, parts in divided:
+            sets = f"trainer.accumulate_grad_batches={parts}"
+            other = trained(f"{devices} by {parts}", kind, sets, devices=devices)
             assert_same_run(one, other, record_property)
 
     return divide
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, strategy", [("masked", "fsdp"), ("max_index", "ddp")])
-def test_two_processes_divide_a_batch(trained, divide, kind, strategy):
-    divide(trained("one", kind), kind, (2, 1, strategy))
+@pytest.mark.parametrize("kind", ["masked", "max_index"])
+def test_two_processes_divide_a_batch(trained, divide, kind):
+    divide(trained("one", kind), kind, (2, 1))
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_accumulation_and_two_nodes_divide_a_batch(trained, divide, here, record
     record = here / "nodes-tokens"
     record.mkdir()
     one = trained("one", "text")
-    divide(one, "text", (1, 4, "auto"), (2, 2, "fsdp"))
+    divide(one, "text", (1, 4), (2, 2))
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
         "GLOO_SOCKET_IFNAME": "lo", "RECORD": str(record),
@@ -170,7 +170,7 @@ def test_accumulation_and_two_nodes_divide_a_batch(trained, divide, here, record
         sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1",
         "--master_addr", "127.0.0.1", "--master_port", str(free_port()),
     ]  # fmt: skip
-    arguments = command("text", "trainer.num_nodes=2", "trainer.strategy=fsdp")
+    arguments = command("text", "trainer.num_nodes=2")
     agents = [
         subprocess.Popen(
             [*launcher, "--node_rank", str(rank), "recorded.py", *arguments],

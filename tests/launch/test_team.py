@@ -128,7 +128,7 @@ def assert_same(one, two):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, protocols, lengths, more, processes", [
     # At the longest length there are fewer batches than processes.
-    ("text", "nonoverlapping,sliding,fixed_targets,per_position", "16,48,240", ["--devices=2"], 1),
+    ("text", "nonoverlapping,sliding,fixed_targets,per_position,repeats", "16,48,240", ["--devices=2"], 1),
     ("max_index", "accuracy", "16,48", [], 3),
 ])  # fmt: skip
 def test_several_processes_measure_what_one_does(

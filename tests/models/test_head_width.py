@@ -3,7 +3,7 @@
 import torch
 
 from zoo import registry
-from zoo.models.cache import Cache
+from zoo.contract.causality import decoded
 
 
 def test_every_encoding_takes_heads_of_another_width(spec_of, model_of, tokens):
@@ -17,9 +17,7 @@ def test_every_encoding_takes_heads_of_another_width(spec_of, model_of, tokens):
         assert all(one.grad is not None for one in model.parameters() if one.requires_grad), name
         if not decoder or model.encoding.max_cached_length is not None:
             continue
-        with torch.no_grad():
-            cache = Cache(model.num_layers)
-            parts = torch.cat([model(part, cache=cache) for part in row.split([7, 1, 5], 1)], 1)
+        parts = decoded(model, row, [7, 1, 5])
         torch.testing.assert_close(
             parts, logits.detach(), atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
         )

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from zoo.contract.causality import decoded
 from zoo.errors import InputError
 from zoo.models import kernels
-from zoo.models.cache import Cache
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import resolve
 
@@ -75,9 +75,7 @@ def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypa
             blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
             blocks.setattr(kernels, "BLOCK_ROWS", 1)
             same(model(row, padding)[real], outputs[0])
-    with torch.no_grad():
-        cache, chunks = Cache(3), [1, 1, 11, 1, 9]
-        same(torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1), model(row))
+    same(decoded(model, row, [1, 1, 11, 1, 9]), model(row))
 
 
 def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):

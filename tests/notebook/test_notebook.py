@@ -6,24 +6,10 @@ import re
 import pandas as pd
 import pytest
 import torch
+from tiny_recipes import MAX_INDEX
 
 import zoo
 from zoo.errors import InputError
-
-RECIPE = {
-    "name": "first",
-    "model": {"kind": "encoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {"name": "max_index", "sequence_length": 8, "batch_size": 4},
-    "trainer": {
-        "max_steps": 6, "accelerator": "cpu", "log_every_n_steps": 2, "limit_val_batches": 4,
-        "precision": "32-true",
-    },
-    "optimizer": {"lr": 1e-3, "warmup_steps": 2},
-    "compile": False,
-    "checkpoint": {"every_n_steps": 4},
-    "evaluate": {"samples": 16},
-    "logging": ["csv"],
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +19,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         sets = ["evaluate.lengths=[8]", "trainer.enable_progress_bar=false"]
-        made = [zoo.fit(RECIPE, sets)]
+        made = [zoo.fit({**MAX_INDEX, "name": "first"}, sets)]
         made.append(zoo.fit(made[0].recipe, ["name=second", "model.encoding=none"]))
         zoo.evaluate(made, lengths=[8, 16])
         for run in made:
@@ -70,18 +56,6 @@ def test_a_run_that_logged_nothing_and_measured_nothing_has_empty_tables(runs, t
     assert bare.curves.empty and bare.results.empty
     with pytest.raises(InputError, match=r"last\.ckpt: no such run or checkpoint"):
         bare.model()
-
-
-def test_a_run_folder_runs_no_code_that_it_names(runs, tmp_path):
-    (tmp_path / "evil.py").write_text(
-        "import pathlib, zoo\npathlib.Path(__file__).with_name('ran').touch()\n"
-        "@zoo.register('evil')\nclass Evil(zoo.Encoding):\n    'Leaves a file behind.'\n"
-    )
-    text = (runs[0].path / "recipe.yaml").read_text()
-    (tmp_path / "recipe.yaml").write_text(text.replace("plugins: []", f"plugins: [{tmp_path}/evil.py]"))
-    run = zoo.open(tmp_path)
-    assert run.recipe.plugins == (f"{tmp_path}/evil.py",) and run.curves.empty
-    assert not (tmp_path / "ran").exists()
 
 
 def test_evaluate_gives_the_rows_and_stores_them(runs, capsys):

@@ -10,11 +10,11 @@ from published import PUBLISHED, TEXTS, VOCABULARY, publish
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import zoo
+from zoo.contract.causality import decoded
 from zoo.data import open_data
 from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import open_generator
-from zoo.models.cache import Cache
 from zoo.pretrained.architectures import ARCHITECTURES
 from zoo.pretrained.import_model import import_model, read_published
 from zoo.recipe import read_recipe
@@ -39,8 +39,7 @@ def test_logits_are_those_of_transformers(name, here):
     for length in (32, 60):  # trained on 32, or 64, or 2,048
         tokens = torch.randint(VOCABULARY, (2, length))
         torch.testing.assert_close(ours(tokens), theirs(tokens).logits, atol=NEAR, rtol=0)
-    cache = Cache(ours.num_layers)
-    by_token = torch.cat([ours(tokens[:, i : i + 1], cache=cache) for i in range(20)], 1)
+    by_token = decoded(ours, tokens[:, :20], 1)
     torch.testing.assert_close(by_token, theirs(tokens[:, :20]).logits, atol=NEAR, rtol=0)
     keep = torch.ones(2, 20, dtype=torch.bool)
     keep[0, :6] = False

@@ -158,7 +158,8 @@ def test_the_tables_of_a_run(tmp_path):
             ["peak memory (MiB)", "789", "789", "789"],
         ],
     }  # fmt: skip
-    caveats = " ".join(map(str, report.caveats))
+    caveats = " ".join(report.caveats)
+    assert all(one in console(report) and one in markdown(report) for one in report.caveats)
     assert "the encoding ends at 128 tokens" in caveats and "too long" in caveats
 
 

@@ -97,43 +97,6 @@ def test_a_checkpoint_that_holds_code_is_not_run(run_copy, tmp_path):
     assert not Trap.sprung
 
 
-PLUGIN = '''\
-"""An encoding of the user's own; it leaves a mark when it is run."""
-
-from pathlib import Path
-
-import zoo
-
-Path({mark!r}).write_text("run")
-
-
-@zoo.register("marked")
-class Marked(zoo.Encoding):
-    """Nothing at all."""
-
-    reads_positions = False
-'''
-
-
-def test_a_plugin_runs_only_where_it_is_named(trained, here, forgetful_registry):
-    plugin, mark = here / "marked.py", here / "mark"
-    plugin.write_text(PLUGIN.format(mark=str(mark)))
-    folder, _ = trained("max_index", f"plugins=[{plugin}]", "model.encoding=marked")
-    mark.unlink()
-    # As a new process would find it.
-    forgetful_registry.encodings.entries.pop("marked", None)
-
-    with pytest.raises(InputError, match=r"--set plugins=\[.*marked\.py\]"):
-        zoo.load(folder)
-    with pytest.raises(InputError, match="runs only when you name it"):
-        evaluate([folder], lengths=[8])
-    assert not mark.exists()
-
-    loaded = zoo.load(folder, plugins=plugin)
-    assert mark.read_text() == "run" and loaded(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
-    assert evaluate([folder], lengths=[8], sets=[f"plugins=[{plugin}]"])
-
-
 def test_a_device_that_is_not_there_is_wrong_input(run_copy):
     folder = run_copy
     for device in ("nosuch", "cuda:99"):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from tiny_recipes import tiny
 
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
-from zoo.recipe import resolve
 from zoo.reports.fit import fit
 from zoo.tasks import build_task
 from zoo.tasks.answering import Answering, answer_losses, judge
@@ -15,27 +15,15 @@ from zoo.tasks.answering import Answering, answer_losses, judge
 VOCABULARY = 11
 
 
-def tiny(*sets):
-    return resolve(
-        {
-            "name": "tiny",
-            "task": "answering",
-            "model": {
-                "kind": "decoder", "encoding": "rope", "d_model": 16, "num_layers": 1, "num_heads": 2,
-            },
-            "data": {"name": "copy", "sequence_length": 12, "batch_size": 4},
-            "optimizer": {"lr": 1e-3},
-            "trainer": {"max_steps": 4, "accelerator": "cpu", "limit_val_batches": 4},
-            "evaluate": {"samples": 8},
-            "logging": ["csv"],
-        },
-        sets,
-    )  # fmt: skip
+def copying(*sets):
+    trainer = {"max_steps": 4, "accelerator": "cpu", "limit_val_batches": 4}
+    rest = {"trainer": trainer, "evaluate": {"samples": 8}, "logging": ["csv"]}
+    return tiny({"name": "copy", "sequence_length": 12}, *sets, encoding="rope", **rest)
 
 
 @pytest.fixture
 def task():
-    made = build_task(tiny(), VOCABULARY)
+    made = build_task(copying(), VOCABULARY)
     assert isinstance(made, Answering)
     return made
 
@@ -109,7 +97,7 @@ def test_an_answer_of_nan_logits_is_wrong():
 
 
 def test_a_run_logs_its_measures_and_is_evaluated(here):
-    folder = fit(tiny())
+    folder = fit(copying())
     header, *lines = (folder / "metrics.csv").read_text().splitlines()
     last = dict(zip(header.split(","), lines[-1].split(","), strict=True))
     assert {"val/loss", "val/accuracy", "val/token_accuracy"} <= last.keys()

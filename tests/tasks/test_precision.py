@@ -10,7 +10,7 @@ from zoo.cli import main
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
-from zoo.training.strategy import validate_precision
+from zoo.training.devices import validate_precision
 
 
 @pytest.mark.slow

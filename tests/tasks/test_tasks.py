@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tiny_recipes import tiny_mapping
 
 from zoo.models.vocabulary_loss import token_losses
 from zoo.recipe import resolve
@@ -11,18 +12,11 @@ from zoo.schedules import last_other_rate, lr_factor
 from zoo.tasks import build, build_task
 from zoo.tasks.max_index import judge
 
-BASE = {
-    "name": "tiny",
-    "model": {"kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {"name": "sample", "sequence_length": 8, "batch_size": 4, "vocab_size": 300},
-    "optimizer": {"lr": 1e-3},
-    "trainer": {"max_steps": 10},
-}
+BASE = tiny_mapping({"name": "sample", "sequence_length": 8, "vocab_size": 300}, trainer={"max_steps": 10})
 
 
 def task(*sets, vocab_size=300):
-    recipe = resolve(BASE, sets)
-    return build_task(recipe, vocab_size)
+    return build_task(resolve(BASE, sets), vocab_size)
 
 
 def test_token_losses_against_a_loop():

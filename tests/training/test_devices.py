@@ -5,10 +5,11 @@ import json
 
 import pytest
 import yaml
+from killed_runs import texts
 
 from zoo.errors import InputError
 from zoo.reports.fit import fit
-from zoo.training.strategy import validate_world_size
+from zoo.training.devices import validate_world_size
 
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]
 
@@ -50,6 +51,28 @@ def test_two_processes_see_the_losses_of_one(forks, here, recipe, mapping):
         for folder in (one, two)
     ]
     assert results[0] == pytest.approx(results[1], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_processes_with_unequal_numbers_of_validation_sequences_lose_none(forks, here, recipe, mapping):
+    few = ["data.sequence_length=128", "data.documents=30", "data.batch_size=2", "trainer.max_steps=2"]
+    few += ["trainer.limit_val_batches=null", "checkpoint.every_n_steps=1", "evaluate.lengths=[32]"]
+    one = fit(recipe("text", *few))  # three sequences
+    (here / "text.yaml").write_text(yaml.safe_dump(mapping("text")))
+    command = ["fit", "--recipe", "text.yaml", *settings(*few, *DDP)]
+    forks.run(command, here, "two", 2)
+    assert losses(one.with_name("tiny_text-2"))[-1] == pytest.approx(losses(one)[-1], rel=1e-6, nan_ok=True)
+    # One sequence is too few for two processes.
+    long = settings("data.sequence_length=256", "data.batch_size=4")
+    assert 2 in forks.wait(forks.start([*command, "--out", "none", *long], here, here / "none.log", 2))
+    assert "the validation data holds too few sequences (1) for 2 devices" in texts(here / "none.log")
+    assert not (here / "none").exists()
+
+
+def test_a_strategy_that_is_not_offered_is_wrong_input(recipe):
+    for strategy, message in {"fsdp": "fsdp was removed", "dpp": "did you mean 'ddp'"}.items():
+        with pytest.raises(InputError, match=rf"trainer\.strategy: .*{message}"):
+            recipe("text", f"trainer.strategy={strategy}")
 
 
 @pytest.mark.parametrize(

@@ -81,12 +81,11 @@ def test_a_resumed_run_has_the_same_curve(here, recipe, unmeasured, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmeasured, strategy):
+def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmeasured):
     import yaml
 
     (here / "text.yaml").write_text(yaml.safe_dump({**mapping("text"), "name": "text"}))
-    sets = [DURING, "trainer.log_every_n_steps=1", "trainer.devices=2", f"trainer.strategy={strategy}"]
+    sets = [DURING, "trainer.log_every_n_steps=1", "trainer.devices=2"]
     command = ["fit", "--recipe", "text.yaml", *(part for text in sets for part in ("--set", text))]
     forks.run([*command, "--out", "two"], here, "two", 2)
     one = rows_of(fit(recipe("text", DURING, "trainer.log_every_n_steps=1")), "lengths/")

@@ -5,12 +5,12 @@ import io
 
 import pytest
 import torch
+from tiny_recipes import tiny
 from torch import nn
 
 from zoo import registry
 from zoo.contract.subject import small_model
 from zoo.optimizers import build_optimizer
-from zoo.recipe import resolve
 
 
 def model():
@@ -19,10 +19,7 @@ def model():
 
 
 def config(name):
-    model = {"kind": "decoder", "encoding": "none", "d_model": 8, "num_layers": 1, "num_heads": 1}
-    data = {"name": "copy", "sequence_length": 16, "batch_size": 2}
-    values = {"name": "x", "model": model, "data": data, "trainer": {"max_steps": 1}}
-    return resolve({**values, "optimizer": {"name": name, "lr": 1e-2}}).optimizer
+    return tiny({"name": "copy", "sequence_length": 16}, optimizer={"name": name, "lr": 1e-2}).optimizer
 
 
 def train(net, optimizers, steps):

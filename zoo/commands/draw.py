@@ -33,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", type=count, metavar="N", help="attention heads (default: 4)")
     parser.add_argument("--d-model", type=count, metavar="N", help="width of the model (default: 128)")
     parser.add_argument(
-        "--text", metavar="TEXT|FILE", help="of runs: the input (default: their own validation data)"
-    )
-    parser.add_argument(
         "--lengths", type=lengths, metavar="N,N", help="of runs: in tokens (default: the trained one, x2, x4)"
     )
     parser.add_argument("--device", metavar="NAME", help="of runs: where to compute (default: cpu)")
@@ -55,16 +52,14 @@ def run(options: argparse.Namespace) -> None:
     runs = [text for text in options.what if is_run(text)]
     sizes = {name: getattr(options, name) for name in ("length", "trained", "heads", "d_model")}
     sizes = {name: value for name, value in sizes.items() if value is not None}
-    of_runs = {name: getattr(options, name) for name in ("text", "lengths", "device")} | {
-        "set": options.set or None
-    }
+    of_runs = {name: getattr(options, name) for name in ("lengths", "device")} | {"set": options.set or None}
     if runs:
         _refuse(sizes, f"for encodings, and {runs[0]} is a run")
         others = [text for text in options.what if text not in runs]
         if others:
             raise InputError(f"{runs[0]} is a run and {others[0]} an encoding: draw them one after the other")
         draw_runs(
-            [Path(text) for text in runs], options.out, options.panels, options.text, lengths=options.lengths,
+            [Path(text) for text in runs], options.out, options.panels, lengths=options.lengths,
             sets=options.set, device=options.device or "cpu",
         )  # fmt: skip
         return

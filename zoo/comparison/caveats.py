@@ -53,20 +53,12 @@ def _at_the_edge(run: RunInfo) -> Iterator[str]:
 
 def _resumed(run: RunInfo) -> Iterator[str]:
     """Changes at a resume that changed the rounding or the code."""
-    noted = [one for one in run.card.get("changed_on_resume") or () if one["step"] < run.card["steps"]]
-    by_rounding = [one for one in noted if changes_rounding(one["key"]) or one["key"] == "device"]
-    by_code = [one for one in noted if one["key"] != "device" and not is_recorded_on_resume(one["key"])]
-    for group, effect in (
-        (by_rounding, "its weights equal those of an uninterrupted run up to rounding and random draws"),
-        (by_code, "it was trained by more than one version of the code"),
-    ):
-        parts = (
-            f"{one['key']} from {value_as_text(one['from'])} to {value_as_text(one['to'])} "
-            f"at step {one['step']}"
-            for one in group
-        )
-        if group:
-            yield f"{run.path}: changed when it was resumed: {', '.join(parts)}: {effect}"
+    for one in run.card.get("changed_on_resume") or ():
+        key, step = one["key"], one["step"]
+        matters = key == "device" or changes_rounding(key) or not is_recorded_on_resume(key)
+        if matters and step < run.card["steps"]:
+            change = f"{key} from {value_as_text(one['from'])} to {value_as_text(one['to'])}"
+            yield f"{run.path}: resumed at step {step} with a change that alters rounding or code: {change}"
 
 
 def of_rows(results: Results) -> list[str]:

@@ -25,8 +25,8 @@ PAIRS = 4 * 1024**2
 """Of tokens, times heads: the largest figure."""
 LAYERS = 8
 """Enough for the patterns of `interleave`."""
-FIXED = ("positions", "angles")
-"""Panels of values that no weight decides."""
+FIXED = "angles"
+"""The panels of values that no weight decides."""
 RANDOM = " Weights that start near zero are drawn at random here: training sets them."
 
 

@@ -31,16 +31,12 @@ class HookPanels:
     color: str
 
     def __iter__(self) -> Iterator[Panel]:
-        if self.layer.uses("positions"):
-            yield self.positions()
         if self.layer.uses("embed"):
             yield self.vectors()
         if self.layer.uses("rotate"):
             yield from self.rotation()
         if self.layer.uses("bias"):
             yield from self.biases()
-        if self.layer.uses("score", "logits"):
-            yield self.added_scores()
         yield self.attention()
 
     def _lines(
@@ -56,20 +52,6 @@ class HookPanels:
         looks = looks or plots.looks_of_heads(len(ends[0]), self.color)
         data = dict(zip(("mean", "low", "high"), ends, strict=False))
         return Panel(key, title, caption, data, LinePlot(self.reach, axis, unit, looks, **options))
-
-    def positions(self) -> Panel:
-        drawn = self.layer.drawn_positions()
-        evaluated = np.asarray(self.layer.contexts[0].q_pos).reshape(-1, self.layer.length)[:1]
-        looks = [
-            {"color": shade, "linestyle": "None", "marker": "os^D"[step % 4], "label": f"step {step + 1}"}
-            for step, shade in enumerate(plots.shades(self.color, len(drawn)))
-        ]
-        return self._lines(
-            "positions", "Position ids in training",
-            "Each training step draws new position ids (points), so that the model meets more positions than "
-            "0, 1, 2; evaluation uses the line.", "position", "position id",
-            np.concatenate([drawn, evaluated]), looks=[*looks, {"color": INK, "label": "evaluation"}],
-        )  # fmt: skip
 
     def vectors(self) -> Panel:
         vectors = self.layer.vectors()
@@ -132,18 +114,10 @@ class HookPanels:
             "distance alone decides. Dotted: the trained length.", {"bias": shown}, draw,
         )  # fmt: skip
 
-    def added_scores(self) -> Panel:
-        mean, low, high = _interval(_by_distance(self.layer.of_content[1], self.reach.trained))
-        return self._lines(
-            "score_by_distance", "Scores that depend on content",
-            f"Mean over {CONTENTS} random contents with its 95 % interval." + _noise(low, high, 0.0),
-            "distance", "added to the score (nats)", mean, low, high, level=0, limits=_above(mean, 2 * DEPTH),
-        )  # fmt: skip
-
     def attention(self) -> Panel:
         """Attention of a random content by distance, as a multiple of an equal share."""
         counts = self.layer.contexts[0].allowed().sum(-1).numpy()
-        each = _by_distance(self.layer.of_content[0] * counts[:, None], self.reach.trained)
+        each = _by_distance(self.layer.of_content * counts[:, None], self.reach.trained)
         mean, _, end = _interval(np.maximum(each, 1e-12))
         # The interval of the logarithm (delta method), since a share is positive.
         factor = np.exp(end / mean - 1)
@@ -152,7 +126,7 @@ class HookPanels:
         return self._lines(
             "attention", "Attention to a random content",
             f"Of the last queries; 1 is an equal share. Mean over {CONTENTS} random contents with its 95 % "
-            "interval." + _noise(low, high, 1.0), "distance", "attention (× equal share)", mean, low, high,
+            "interval." + _noise(low, high), "distance", "attention (× equal share)", mean, low, high,
             level=1, log=True, limits=(bottom, max(float(high.max()) * 1.5, 2.5)),
         )  # fmt: skip
 
@@ -187,7 +161,7 @@ def _interval(each: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return mean, mean - margin, mean + margin
 
 
-def _noise(low: np.ndarray, high: np.ndarray, neutral: float) -> str:
-    """A sentence where nearly all intervals contain the neutral value."""
-    inside = ((low <= neutral) & (high >= neutral)).mean()
+def _noise(low: np.ndarray, high: np.ndarray) -> str:
+    """A sentence where nearly all intervals contain an equal share."""
+    inside = ((low <= 1) & (high >= 1)).mean()
     return " All distances are alike up to noise." if inside > 0.85 else ""

@@ -59,24 +59,9 @@ class Layer:
 
     def biases(self) -> np.ndarray:
         """The bias of every head, query and key, [H,T,S], without a mask."""
-        return array(self._bias.reshape(-1, *self._bias.shape[-2:]))
-
-    @cached_property
-    def _bias(self) -> Tensor:
-        none = torch.zeros(self.size.num_heads, self.length, self.length)
         heads = self.size.num_heads
-        return sum((self.encodings[i].bias_table(self.contexts[i], heads) for i in self.view.biased), none)
-
-    def drawn_positions(self, draws: int = 4) -> np.ndarray:
-        """The positions of the tokens in several steps of training, [N,T]."""
-        (encoding, *_) = [one for one in self.encodings if one.uses("positions")]
-        ids = torch.arange(self.length)
-        encoding.train()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            made = [encoding.positions(ids, 1).reshape(-1, self.length)[0] for _ in range(draws)]
-        encoding.eval()
-        return array(torch.stack(made))
+        table = sum(self.encodings[i].bias_table(self.contexts[i], heads) for i in self.view.biased)
+        return array(table.reshape(-1, self.length, self.length).expand(heads, -1, -1))
 
     @cached_property
     def content(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,22 +82,19 @@ class Layer:
         pairs = zip(self.contexts, self.view.read(x), strict=True)
         return [replace(context, features=one, shared={}) for context, one in pairs]
 
-    def scores(self, x: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """The scaled scores of all pairs before any mask, [B,H,T,S], and the part of content hooks."""
+    def scores(self, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """The scaled scores of all pairs before any mask, [B,H,T,S]."""
         terms = ScoreTerms(self.view, self.reading(x), content=(q, k))
         turned_q, turned_k = self.view.rotate(q, k, terms.contexts)
         products = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
         added = terms.added(turned_q, turned_k)
-        logits = terms.logits(products if added is None else products + added, turned_q, turned_k)
-        return logits, logits - products - self._bias
+        return terms.logits(products if added is None else products + added, turned_q, turned_k)
 
     @cached_property
-    def of_content(self) -> tuple[np.ndarray, np.ndarray]:
-        """Attention [B,H,T,S] of the random contents, and the scores that content-dependent hooks add."""
-        logits, added = self.scores(*self.content)
-        allowed = self.contexts[0].allowed()
-        weights = self.view.weights(logits.masked_fill(~allowed, -torch.inf), self.reading(self.content[0]))
-        return array(weights), array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
+    def of_content(self) -> np.ndarray:
+        """Attention [B,H,T,S] of the random contents."""
+        logits = self.scores(*self.content).masked_fill(~self.contexts[0].allowed(), -torch.inf)
+        return array(self.view.weights(logits, self.reading(self.content[0])))
 
     def angles(self, head: int) -> np.ndarray | None:
         """The angle of each rotated pair of dimensions of a head at each position, [T,P] in radians, fastest

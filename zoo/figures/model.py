@@ -55,17 +55,15 @@ BY_POSITION = {
 
 def columns(
     *paths: str | Path,
-    text: str | None = None,
     lengths: Sequence[int] | None = None,
     sets: Sequence[str] = (),
     device: str = "cpu",
     log: Callable[[str], Any] = lambda note: None,
 ) -> Columns:
-    """The panels of trained models, by their labels.
+    """The panels of trained models on the validation data of each, by their labels.
 
     Args:
         paths: run folders, checkpoints or exported folders.
-        text: the input; by default the validation data of each run.
         lengths: of the sequences, in tokens; by default the trained one, x2 and x4.
         sets: `key=value` changes to keys that may change after training.
         log: called with a sentence for everything that is not drawn.
@@ -78,7 +76,7 @@ def columns(
     opened: list[tuple[Path, Task, Samples]] = []
     for path in dict.fromkeys(map(Path, paths)):
         with collect(problems):
-            opened.append((path, *open_samples(path, text, lengths, sets)))
+            opened.append((path, *open_samples(path, lengths, sets)))
     if problems:
         raise InputError(dict.fromkeys(problems))
     names = [changed_label(task.recipe.as_dict()["model"]["encoding"], task.changed) for _, task, _ in opened]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from zoo.data.source import DataSource
-from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.protocols.protocol import end_of_encoding
-from zoo.runs.load import LoadedRun, load_run
 from zoo.tasks.task import Task
 
 TIMES = (1, 2, 4)
@@ -50,49 +47,36 @@ class Samples:
 
 
 def open_samples(
-    path: Path, text: str | None = None, lengths: Sequence[int] | None = None, sets: Sequence[str] = ()
+    path: Path, lengths: Sequence[int] | None = None, sets: Sequence[str] = ()
 ) -> tuple[Task, Samples]:
-    """A trained model and its input.
+    """A trained model and its validation data.
 
     Args:
         path: a run folder, a checkpoint or an exported folder.
-        text: the input; by default the run's own validation data.
         lengths: in tokens; by default the trained one, twice and four times that.
         sets: `key=value` changes to keys that may change after training.
 
     Raises:
         InputError: nothing usable at `path`, or no data.
     """
-    if text is None:
-        ((run, source),) = load_runs([path], sets=sets)
-        tokenizer, batch_of = source.tokenizer, partial(_of_data, source)
-    else:
-        run = load_run(path, sets)
-        tokenizer = _own_tokenizer(run)
-        ids = tokenizer.encode(text)
-        if len(ids) < 2:
-            raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
-        batch_of = partial(_of_text, ids, run.task.model.causal)
+    ((run, source),) = load_runs([path], sets=sets)
     task, batches, notes = run.task, {}, []
     trained = task.recipe.data.sequence_length
     for length in sorted(set(lengths or [min(LONGEST, times * trained) for times in TIMES])):
         try:
             if note := end_of_encoding(task, length):
                 raise InputError(note)
-            batches[length] = batch_of(length, max(FEWEST, min(MOST, PAIRS // length**2)))
+            batches[length] = _batch(source, length, max(FEWEST, min(MOST, PAIRS // length**2)))
         except InputError as error:
             notes.append(f"length {length} is not drawn: {error.problems[0]}")
-    if text is not None:
-        excerpt = torch.from_numpy(ids[: min(EXCERPT, task.model.encoding.max_length or EXCERPT)])
-    elif not batches:
-        raise InputError(f"nothing to draw: {'; '.join(notes)}; give another --lengths, or a --text")
-    else:
-        excerpt = batches[min(batches)]["tokens"][0, :EXCERPT]
-    names = list(map(str, excerpt.tolist())) if tokenizer is None else _names(tokenizer, excerpt)
+    if not batches:
+        raise InputError(f"nothing to draw: {'; '.join(notes)}; give another --lengths")
+    excerpt = batches[min(batches)]["tokens"][0, :EXCERPT]
+    names = token_names(source.tokenizer, excerpt) if source.tokenizer else [*map(str, excerpt.tolist())]
     return task, Samples(excerpt, names, batches, notes)
 
 
-def _of_data(source: DataSource, length: int, count: int) -> Batch:
+def _batch(source: DataSource, length: int, count: int) -> Batch:
     """Sequences of the validation data; of a text spread evenly over it."""
     if source.kind != "text":
         return source.examples("valid", length, count).batch(range(count))
@@ -102,26 +86,7 @@ def _of_data(source: DataSource, length: int, count: int) -> Batch:
     return windows.batch(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
 
 
-def _of_text(ids: np.ndarray, causal: bool, length: int, count: int) -> Batch:
-    """Windows of a text, spread evenly over it."""
-    last = len(ids) - 1 - length
-    if last < 0:
-        raise InputError(f"the text has only {len(ids)} tokens")
-    starts = np.linspace(0, last, min(count, (len(ids) - 1) // length)).astype(int)
-    windows = torch.from_numpy(np.stack([ids[start : start + length + 1] for start in starts]))
-    # An encoder predicts masked tokens, and here no token is masked.
-    return {"tokens": windows[:, :-1]} | ({"targets": windows[:, 1:]} if causal else {})
-
-
-def _own_tokenizer(run: LoadedRun) -> TextTokenizer:
-    """The tokenizer in the folder of a run. Raises InputError where it has none."""
-    file = run.tokenizer
-    if not file.is_file():
-        raise InputError(f"{file.parent}: no {file.name} in it, so it reads no text; leave out --text")
-    return open_tokenizer(str(file))
-
-
-def _names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:
+def token_names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:
     """Tokens as text without spaces around; white space alone is written out."""
     names = []
     for token in tokens.tolist():

@@ -108,7 +108,7 @@ def compare(
     `zoo.reports.report.build`.
     """
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
-    return Comparison(build(*chosen, force, reference=reference, models=models))
+    return Comparison(**vars(build(*chosen, force, reference=reference, models=models)))
 
 
 def report(

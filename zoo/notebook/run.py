@@ -80,12 +80,12 @@ class Run:
         (one,) = open_generator(self.path).generate([prompt], max_new_tokens, Sampling(**options), seed)
         return one.text
 
-    def draw(self, text: str | None = None, lengths: Sequence[int] | None = None) -> Figure:
+    def draw(self, lengths: Sequence[int] | None = None) -> Figure:
         """The figure of `zoo draw`, which a notebook shows; arguments as of `zoo.figures.model.columns`."""
         from zoo.figures import model
         from zoo.figures.grid import grid
 
-        return grid(model.columns(self.path, text=text, lengths=lengths), model.TITLE)
+        return grid(model.columns(self.path, lengths=lengths), model.TITLE)
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)

@@ -243,7 +243,7 @@ class Recipe(Section):
     """The evaluation of the trained model."""
     compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
-    compiler is installed and the strategy is not fsdp; the run's recipe holds the choice."""
+    compiler is installed; the run's recipe holds the choice."""
     logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Affects(None)] = (
         "csv", "tensorboard",
     )  # fmt: skip

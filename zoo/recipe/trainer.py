@@ -35,6 +35,12 @@ def _precision(value: object) -> object:
     return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
 
 
+def _strategy(value: object) -> object:
+    if value == "fsdp":
+        raise ValueError("fsdp was removed, as it was never tested on several GPUs; use ddp")
+    return value
+
+
 class TrainerConfig(Section):
     """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
 
@@ -49,10 +55,11 @@ class TrainerConfig(Section):
     num_nodes: Annotated[Positive, Affects("rounding")] = 1
     """Number of machines."""
     strategy: Annotated[
-        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Affects("rounding")
+        Literal["auto", "ddp", "ddp_find_unused_parameters_true"],
+        BeforeValidator(_strategy),
+        Affects("rounding"),
     ] = "auto"
-    """Division of the work among devices: ddp, each with the whole model, or fsdp, each with its share of the
-    weights, gradients and moments. auto: ddp on several devices."""
+    """Division of the batch among devices, each with the whole model. auto: ddp on several devices."""
     precision: Annotated[
         Literal[
             "auto", "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",

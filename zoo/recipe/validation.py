@@ -62,6 +62,9 @@ def recipe_of_run(stored: Mapping[str, Any]) -> Recipe:
     """
     values = copy.deepcopy(dict(stored))
     _fill_in(values)
+    trainer = _as(dict, values.get("trainer"))
+    if trainer.get("strategy") == "fsdp":
+        trainer["strategy"] = "ddp"  # stored by versions that had it; the weights agree to rounding
     model = _as(dict, values.get("model"))
     encoding, faults = check_encoding(model.get("encoding"), ENCODING)
     if not faults:

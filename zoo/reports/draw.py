@@ -15,15 +15,13 @@ from zoo.errors import InputError, Problem, collect, hint
 from zoo.figures import encoding, grid, model
 from zoo.figures.grid import Columns
 from zoo.figures.style import check_panels, content
-from zoo.files import atomic_write, read_text
+from zoo.files import atomic_write
 from zoo.recipe.tree import read_value
 from zoo.reports.page import PageSection, Picture, page
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 MOST = 8
 """Encodings in one figure."""
-MAX_BYTES = 1 << 24
-"""Of a file of text."""
 
 
 def draw_encodings(
@@ -46,19 +44,15 @@ def draw_runs(
     paths: Sequence[Path],
     out: Path | None,
     panels: Sequence[str] | None = None,
-    text: str | None = None,
     **options: Any,
 ) -> None:
     """Draw trained models side by side into a file.
 
     Args:
-        text: the input, or a file that holds it.
         out, panels, options: as of `draw_encodings` and `zoo.figures.model.columns`.
     """
     check_suffix(out)
-    if text and os.path.isfile(text):
-        text = read_text(Path(text), MAX_BYTES)
-    found = model.columns(*paths, text=text, log=lambda note: print(note, file=sys.stderr), **options)
+    found = model.columns(*paths, log=lambda note: print(note, file=sys.stderr), **options)
     _write(found, model.TITLE, out, panels, [one.absolute().name for one in paths])
 
 

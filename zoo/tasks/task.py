@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
@@ -141,12 +140,12 @@ class Task(pl.LightningModule):
         """Clip as Lightning does, and keep the norm."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
-            norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+            self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
         else:
-            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
             if gradient_clip_val:
                 torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
-        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer

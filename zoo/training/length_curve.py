@@ -22,8 +22,8 @@ class LengthCurve(Callback):
     """Logs `lengths/MEASURE/LENGTH` every so many steps, by the first protocol of the recipe.
 
     The training is bitwise the same without it: torch is seeded before every batch (`SeededSteps`), and the
-    model is not compiled for these lengths. Every process scores all targets: under strategy fsdp a forward
-    needs all of them. The time does not count as training time.
+    model is not compiled for these lengths. Every process scores all targets. The time does not count as
+    training time.
     """
 
     def __init__(self, source: DataSource, step_log: StepLog):

@@ -11,7 +11,6 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
@@ -75,7 +74,6 @@ class NanGuard(Callback):
         """A collective: every process calls it at the same step, and their losses may differ."""
         strategy = trainer.strategy
         loss, norm = strategy.reduce(self.last.to(strategy.root_device), reduce_op="mean").tolist()
-        # Of a model in shards, another process may have the broken part.
         names = [name for name, weight in module.named_parameters() if not _is_finite([weight.detach()])]
         if not math.isfinite(loss):
             what = f"the loss is {loss} at step {self.step}"
@@ -106,10 +104,8 @@ def _advice(run: TrainingRun) -> str:
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether every element is; waits for the device once."""
-    # Each process checks its own shards.
-    own = [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
     # The norm is faster than isfinite; a value too large to be squared counts as not finite.
-    return bool(torch.nn.utils.get_total_norm(own).isfinite())
+    return bool(torch.nn.utils.get_total_norm([*tensors]).isfinite())
 
 
 def _scaler(trainer: pl.Trainer) -> torch.amp.GradScaler | None:

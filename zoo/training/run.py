@@ -37,8 +37,8 @@ from zoo.runs.init_from import Origin, init_weights, read_init_from, validate_sa
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.auto import choose_auto
+from zoo.training.devices import validate_precision, validate_world_size
 from zoo.training.loggers import validate_installed
-from zoo.training.strategy import validate_precision, validate_world_size
 
 Resume = bool | Literal["auto"]
 

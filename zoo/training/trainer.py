@@ -23,7 +23,6 @@ from zoo.training.loggers import make_loggers
 from zoo.training.nan_guard import NanGuard
 from zoo.training.run import TrainingRun
 from zoo.training.run_status import RunStatus
-from zoo.training.strategy import make_strategy
 
 
 class DataModule(pl.LightningDataModule):
@@ -51,7 +50,6 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     """
     recipe, before = run.recipe, run.content or {}
     flags = recipe.trainer.flags()
-    flags["strategy"] = make_strategy(flags["strategy"], task.model)
     flags["val_check_interval"] = recipe.validation_interval
     if flags["limit_val_batches"]:
         # Taken off the data: of batches Lightning would count each device's own.

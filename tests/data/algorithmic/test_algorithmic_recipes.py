@@ -1,12 +1,12 @@
 """The tasks as recipes name them: their options, their source, and messages for wrong ones."""
 
 import pytest
+from tiny_recipes import tiny
 
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.source import GENERATED_SIZE
 from zoo.errors import InputError
-from zoo.recipe import resolve
 from zoo.recipe.sections import usual_task
 from zoo.tasks import build
 
@@ -16,13 +16,7 @@ TASKS = [
 
 
 def recipe(name, *sets, length=48):
-    return resolve({
-        "name": "tiny",
-        "model": {"kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-        "data": {"name": name, "sequence_length": length, "batch_size": 8},
-        "optimizer": {"lr": 1e-3},
-        "trainer": {"max_steps": 1},
-    }, sets)  # fmt: skip
+    return tiny({"name": name, "sequence_length": length, "batch_size": 8}, *sets)
 
 
 def test_a_recipe_opens_its_task(tmp_path):

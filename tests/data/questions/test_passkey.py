@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import tiny
 
 from zoo.data import open_data
 from zoo.errors import InputError
@@ -19,23 +20,8 @@ def source_of(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def source_of(*sets):
-        return open_data(
-            resolve(
-                {
-                    "name": "tiny",
-                    "model": {
-                        "kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2,
-                    },
-                    "data": {
-                        "name": "passkey", "corpus": "sample", "documents": 12, "words": 300,
-                        "cache": str(cache), "vocab_size": 400, "sequence_length": 96, "batch_size": 4,
-                    },
-                    "optimizer": {"lr": 1e-3},
-                    "trainer": {"max_steps": 1},
-                },
-                sets,
-            )
-        )  # fmt: skip
+        text = {"corpus": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400}
+        return open_data(tiny({"name": "passkey", **text, "sequence_length": 96}, *sets))
 
     return source_of
 

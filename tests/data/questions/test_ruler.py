@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 import pytest
+from tiny_recipes import tiny
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from zoo import registry
@@ -11,7 +12,6 @@ from zoo.data import open_data
 from zoo.data.questions.text import LONG_NAMES, NAMES
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
-from zoo.recipe import resolve
 
 NUMBER = re.compile(r"\nThe number of (\w+) is (\d+)\.\n")
 LINE = re.compile(r"\nVAR (\w+) = (\w+)\n")
@@ -54,21 +54,10 @@ CASES = {
 @pytest.fixture(scope="module")
 def source_of(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    model = {"kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2}
-    shared = {
-        "corpus": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400,
-        "sequence_length": 320, "batch_size": 4,
-    }  # fmt: skip
+    text = {"corpus": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400}
 
     def source_of(data, *sets):
-        recipe = {
-            "name": "tiny",
-            "model": model,
-            "data": {**shared, **data},
-            "optimizer": {"lr": 1e-3},
-            "trainer": {"max_steps": 1},
-        }
-        return open_data(resolve(recipe, sets))
+        return open_data(tiny({**text, "sequence_length": 320, **data}, *sets))
 
     return source_of
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from zoo.contract.causality import decoded
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
-from zoo.models.cache import Cache
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -108,10 +108,7 @@ def test_two_of_one_kind_keep_their_own_rows(model_of, tokens):
     row, nested = tokens(2, 14), heads(heads("path", "path"), "path", counts=[4, 2])
     for spec in (heads("path", "path"), heads("rerope", "rerope"), nested):
         model = model_of(spec)
-        whole, cache = model(row), Cache(model.num_layers)
-        with torch.no_grad():
-            steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 4], 1)]
-        torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
+        torch.testing.assert_close(decoded(model, row, [5, 1, 1, 3, 4]), model(row), rtol=0, atol=1e-5)
 
 
 def test_the_pointwise_bias_is_the_table(size_of):
@@ -173,20 +170,18 @@ def test_it_nests(spec, model_of, tokens):
     row = tokens(2, 12)
     model = model_of(spec)
     assert model.train()(row).isfinite().all()
-    whole, cache = model.eval()(row), Cache(model.num_layers)
+    whole = model.eval()(row)
     if model.encoding.max_cached_length == 0:
         return
-    steps = [model(part, cache=cache) for part in row.split([5, 1, 6], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
+    torch.testing.assert_close(decoded(model, row, [5, 1, 6]), whole, rtol=0, atol=1e-5)
 
 
 def test_grouped_keys(model_of, tokens):
     """Fewer key heads than query heads: groups of heads may share a key head."""
     row = tokens(2, 12)
     model = model_of(heads("rope", "alibi", counts=[1, 5]), num_kv_heads=2)
-    whole, cache = model(row), Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split([5, 1, 6], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
+    whole = model(row)
+    torch.testing.assert_close(decoded(model, row, [5, 1, 6]), whole, rtol=0, atol=1e-5)
 
 
 # What cannot be.

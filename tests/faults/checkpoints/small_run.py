@@ -2,21 +2,17 @@
 
 import pytest
 import torch
+from tiny_recipes import MAX_INDEX
 
 from zoo.errors import InputError
 from zoo.recipe import resolve
 from zoo.reports.fit import fit
 
 MAPPING = {
-    "name": "small",
-    "model": {"kind": "encoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
-    "data": {"name": "max_index", "sequence_length": 8, "batch_size": 4},
-    "optimizer": {"lr": 1e-3, "warmup_steps": 2, "schedule": "constant"},
+    **MAX_INDEX, "name": "small", "optimizer": {**MAX_INDEX["optimizer"], "schedule": "constant"},
     "trainer": {"max_steps": 2, "accelerator": "cpu", "limit_val_batches": 1},
-    "checkpoint": {"every_n_steps": 2},
-    "evaluate": {"samples": 8, "lengths": [8]},
-    "logging": ["csv"],
-}
+    "checkpoint": {"every_n_steps": 2}, "evaluate": {"samples": 8, "lengths": [8]},
+}  # fmt: skip
 LONGER = ["trainer.max_steps=4"]
 
 

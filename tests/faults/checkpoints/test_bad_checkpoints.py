@@ -8,7 +8,6 @@ import torch
 from small_run import MAPPING, change, refused, resume
 
 import zoo
-from zoo import cli
 from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate
 from zoo.reports.fit import fit
@@ -93,14 +92,3 @@ def test_weights_that_are_not_finite_are_reported(last):
     change(last, lambda content: content["state_dict"]["model.final_norm.weight"].fill_(float("inf")))
     for act in (lambda: zoo.load(last), lambda: fit(resolve(MAPPING, [f"init_from={last}"]))):
         refused(act, str(last), "model.final_norm.weight: NaN or infinite numbers")
-
-
-def test_the_command_line_reports_it(run, last, capsys):
-    last.write_bytes(last.read_bytes()[:5000])
-    for command in (
-        ["evaluate", str(run)],
-        ["fit", "--recipe", str(run / "recipe.yaml"), "--out", str(run), "--resume"],
-    ):
-        assert cli.main(command) == 2
-        reported = capsys.readouterr().err
-        assert reported.startswith(f"{last}: damaged: ") and len(reported.splitlines()) == 1

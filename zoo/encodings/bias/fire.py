@@ -72,7 +72,6 @@ class FIRE(Encoding):
         self.per_layer = not shared
         self.threshold = size.length / 4 if threshold is None else threshold
         self.slope = 0.0 if activation == "relu" else 0.01
-        # One element each: a parameter without a dimension cannot be sharded.
         self.c = nn.Parameter(torch.tensor([float(c)]))
         self.multiple = nn.Parameter(torch.ones(1))
         self.hidden = nn.Linear(1, width)
