@@ -74,7 +74,7 @@ def test_show_prints_the_recipe_of_a_run_and_imports_no_plugin(workplace, capsys
 
 
 def test_the_nearest_verb_is_suggested(capsys):
-    for word, hint in {"lst": "did you mean 'list'?", "xyzzy": "there are: fit, evaluate, "}.items():
+    for word, hint in {"lst": "did you mean 'list'?", "xyzzy": "there are: fit, prepare, evaluate, "}.items():
         with pytest.raises(SystemExit) as caught:
             cli.main([word])
         assert caught.value.code == 2 and hint in capsys.readouterr().err

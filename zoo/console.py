@@ -106,10 +106,10 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
     return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
 
 
-def byte_bar(about: str) -> tqdm:
+def byte_bar(about: str, total: int | None = None) -> tqdm:
     """A bar over the bytes of a text, which the first process alone shows, and removes at the end."""
     options = {"unit_scale": True, "unit_divisor": 1024, "leave": False, "disable": not is_first_process()}
-    return progress_bar(None, about, "B", **options)
+    return progress_bar(total, about, "B", **options)
 
 
 def duration(seconds: float) -> str:

@@ -40,14 +40,18 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path, resumable: bool = False) -> Iterator[Path]:
     """A temporary folder that is flushed and renamed to `folder` after the block, and removed after an error.
+
+    Args:
+        resumable: the temporary folder stays after any error but InputError, and the next process goes on
+            with it. The caller holds a lock.
 
     Raises InputError if it cannot be made, OSError if its content does not fit.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary, keep = folder.with_name(f".{folder.name}.{'part' if resumable else os.getpid()}"), resumable
     try:
-        temporary.mkdir(parents=True)
+        temporary.mkdir(parents=True, exist_ok=resumable)
     except OSError as error:
         raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(folder))) from error
     try:
@@ -61,8 +65,12 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                         os.fsync(file.fileno())
             fsync_folder(temporary)
             os.rename(temporary, folder)
+    except InputError:
+        keep = False
+        raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

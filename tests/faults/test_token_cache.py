@@ -93,11 +93,11 @@ def test_two_runs_at_once_build_one_cache(forks, here, text_recipe):
 def test_a_process_that_is_killed_while_it_builds_blocks_no_other(forks, here, text_recipe):
     one = forks.start(arguments("cache", "one"), here, here / "one.log", halt=("tokenizer", 0))
     forks.wait_for_halt(one, here / "one.log")
-    assert len([*(here / "cache").glob(".*.[0-9]*")]) == 1
+    assert len([*(here / "cache").glob(".*.part")]) == 1
     os.kill(one[0], signal.SIGKILL)
     forks.wait(one)
     forks.run(arguments("cache", "two"), here, "two")
-    assert not [*(here / "cache").glob(".*.[0-9]*")] and len(caches(here)) == 1
+    assert not [*(here / "cache").glob(".*.part")] and len(caches(here)) == 1
 
 
 def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsys):
@@ -105,6 +105,7 @@ def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsy
     folder = open_cache(corpus, 300, Path("cache")).folder
     tokens = folder / "train.tokens"
     tokens.write_bytes(tokens.read_bytes()[:2000])
+    capsys.readouterr()
     assert cli.main(arguments("cache", "run")) == 2 and not Path("run").exists()
     message = capsys.readouterr().err
     assert re.fullmatch(

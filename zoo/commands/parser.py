@@ -15,6 +15,7 @@ from zoo.commands import (
     generate,
     import_model,
     list_things,
+    prepare,
     report,
     show,
     sweep,
@@ -22,6 +23,7 @@ from zoo.commands import (
 
 VERBS: dict[str, ModuleType] = {
     "fit": fit,
+    "prepare": prepare,
     "evaluate": evaluate,
     "compare": compare,
     "report": report,

@@ -3,15 +3,19 @@
 import multiprocessing
 import os
 import shutil
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from zoo import registry
-from zoo.data.text import Corpus, files, tokens
+from zoo.data.text import SPLITS, Corpus, files, tokens
 from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 
 TEXTS = {
@@ -130,13 +134,53 @@ def test_damage_is_reported_and_nothing_is_removed(tmp_path, damage):
     assert opened(tmp_path).folder == folder
 
 
-def test_the_unfinished_folder_of_a_killed_process_is_removed(tmp_path):
-    folder = opened(tmp_path).folder
-    shutil.rmtree(folder)
-    left = folder.with_name(f".{folder.name}.99999")
-    left.mkdir()
-    opened(tmp_path)
-    assert not left.exists()
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_build_goes_on_where_a_killed_one_stopped(tmp_path, small_batches, monkeypatch):
+    """Each process is killed at its second batch, with what it has flushed by then and half a batch more."""
+    whole = content(opened(tmp_path / "whole").folder)
+    encode, learn = TextTokenizer.encode_batch, token_cache.train_tokenizer
+    encoded, learned = [], []
+    monkeypatch.setattr(token_cache, "train_tokenizer", lambda *given: learned.append(1) or learn(*given))
+
+    def killed(tokenizer, texts):
+        if calls:
+            (part,) = (tmp_path / "cut").glob(".*.part")
+            shutil.copytree(part, tmp_path / "left")
+            for file in (tmp_path / "left").glob("*.tokens"):
+                file.write_bytes(file.read_bytes() + b"half")
+            raise KeyboardInterrupt
+        calls.append(1)
+        encoded.extend(texts)
+        return encode(tokenizer, texts)
+
+    monkeypatch.setattr(TextTokenizer, "encode_batch", killed)
+    for _ in range(50):
+        calls = []
+        with suppress(KeyboardInterrupt):
+            folder = opened(tmp_path / "cut").folder
+            break
+        (part,) = (tmp_path / "cut").glob(".*.part")
+        shutil.rmtree(part)
+        (tmp_path / "left").rename(part)
+    assert content(folder) == whole and len(learned) == 1
+    assert encoded == TEXTS["train"] + TEXTS["valid"] and len(encoded) > 10
+
+
+def test_a_corpus_of_mixed_splits_is_read_once_for_its_tokens(tmp_path):
+    """And its fingerprint is that of the splits one after the other."""
+    mixed = [(split, text) for split in reversed(SPLITS) for text in TEXTS[split]]
+    mixed = mixed[::2] + mixed[1::2]
+    texts = {split: [text for one, text in mixed if one == split] for split in SPLITS}
+    reads = []
+    corpus_of = partial(corpus, texts)
+    tokenizer = opened(tmp_path / "other").tokenizer
+    expected = open_cache(corpus_of, 300, tmp_path / "apart", tokenizer)
+    once = replace(corpus_of(), mixed=lambda: reads.append(1) or iter(mixed))
+    found = open_cache(lambda: once, 300, tmp_path / "once", tokenizer)
+    assert content(found.folder) == content(expected.folder) and len(reads) == 1
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):
@@ -168,7 +212,7 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
     assert open_cache(open_corpus, 260, tmp_path / "cache").corpus != first.corpus
 
 
-@pytest.mark.parametrize(("change", "seen"), [("goes", 0), ("goes", 20), ("changes", 5), ("changes", 30)])
+@pytest.mark.parametrize(("change", "seen"), [("goes", 0), ("goes", 20), ("changes", 5), ("changes", 24)])
 def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path, monkeypatch, seen, change):
     open_corpus = plain_text(tmp_path / "texts")
     file, real, count = tmp_path / "texts/5.txt", files._plain_documents, iter(range(10**6))

@@ -298,7 +298,7 @@ def test_a_vocabulary_without_some_bytes_serves_the_texts_without_them(tmp_path)
     units = TextUnits(ours.token_bytes())
     write_split(["a bad cab"], ours, units, tmp_path / "train")
     with pytest.raises(InputError, match="do not hold the bytes of their text"):
-        write_split(["a bad fox"], ours, units, tmp_path / "train")
+        write_split(["a bad fox"], ours, units, tmp_path / "valid")
 
 
 def test_a_start_token_is_found_whatever_letters_the_vocabulary_has():

@@ -19,6 +19,8 @@ class Corpus:
     `documents(split)` gives them in order. `identity` is JSON that differs where the text may differ: files
     with size and times, or the options of a generator. With `newline_is_word` each end of line counts as a
     word, as in WikiText. `split()` states for the card how the splits were made, if that needs a note.
+    `mixed()` gives the documents of all splits, each after its split, where reading one split reads them all.
+    `size()` is the bytes of the text, where these are known before it is tokenized.
     """
 
     name: str
@@ -26,6 +28,14 @@ class Corpus:
     documents: Callable[[str], Iterator[str]]
     newline_is_word: bool = False
     split: Callable[[], str | None] = lambda: None
+    mixed: Callable[[], Iterator[tuple[str, str]]] | None = None
+    size: Callable[[], int | None] = lambda: None
+
+    def all_documents(self) -> Iterator[tuple[str, str]]:
+        """The documents of all splits in one reading, each after its split; those of a split in order."""
+        if self.mixed is not None:
+            return self.mixed()
+        return ((split, document) for split in SPLITS for document in self.documents(split))
 
 
 def stamp(path: Path) -> list:

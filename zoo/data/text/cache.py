@@ -2,29 +2,31 @@
 
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
 `TokenStream` for each split, and meta.json with the size of every other file. It is built under another
-name and renamed, so that it is complete; a lock lets one process build while others wait.
+name and renamed, so that it is complete; a lock lets one process build while others wait. The next process
+goes on with what a killed one has built.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import tokenizers
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from zoo.console import byte_bar
+from zoo.console import byte_bar, duration
 from zoo.data.text import SPLITS, Corpus
 from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, learn_characters, train_tokenizer
-from zoo.data.text.tokens import TokenStream, write_split
+from zoo.data.text.tokens import LENGTHS, TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
 from zoo.launch.ranks import is_first_process
@@ -35,7 +37,8 @@ META = "meta.json"
 
 @dataclass(frozen=True)
 class TokenCache:
-    """An opened cache folder. `corpus`, a hash of all documents, and `tokenizer.fingerprint` identify it."""
+    """An opened cache folder. `corpus`, a hash of all documents, and `tokenizer.fingerprint` identify it.
+    `text_bytes` is the size of its text; None where it was not recorded."""
 
     folder: Path
     corpus: str
@@ -43,6 +46,7 @@ class TokenCache:
     units: TextUnits
     streams: dict[str, TokenStream]
     split: str | None
+    text_bytes: int | None
 
 
 def open_cache(
@@ -104,22 +108,27 @@ def _build(
     open_corpus: Callable[[], Corpus],
     characters: bool,
 ) -> None:
-    for stale in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed
-        shutil.rmtree(stale)
-    with atomic_folder(folder) as part:
+    with atomic_folder(folder, resumable=True) as part:
         if isinstance(vocabulary, TextTokenizer):
             tokenizer = vocabulary
+        elif (part / TOKENIZER).exists():
+            tokenizer = TextTokenizer.load(part / TOKENIZER)
         else:
             with byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
-                documents = _documents(corpus, "train", hashlib.sha256(), bar)
                 learn = learn_characters if characters else train_tokenizer
-                tokenizer = learn(documents, vocabulary)
+                tokenizer = learn(_watched(corpus.documents("train"), bar), vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
-        digest = hashlib.sha256()
-        with byte_bar(f"tokenizing {corpus.name}") as bar:
-            for split in SPLITS:
-                write_split(_documents(corpus, split, digest, bar), tokenizer, units, part / split)
+        digest, new, size, began = hashlib.sha256(), 0, corpus.size(), time.perf_counter()
+        with byte_bar(f"tokenizing {corpus.name}", size) as bar:
+            for split, documents in _split_by_split(corpus, part):
+                digest.update(f"split {split}\n".encode())
+                new += write_split(_watched(documents, bar, digest), tokenizer, units, part / split)
+            size = int(bar.n) or None  # a bar that is not shown does not count
+        seconds = time.perf_counter() - began
+        if is_first_process():
+            rate = f"{new / seconds:,.0f} tokens per second"
+            print(f"tokenized {corpus.name}: {new:,} tokens, {duration(seconds)}, {rate}", file=sys.stderr)
         if open_corpus().identity != corpus.identity:
             raise InputError(f"the text of {corpus.name} changed while it was read; run again")
         meta = {
@@ -131,24 +140,50 @@ def _build(
             "vocab_size": tokenizer.vocab_size,
             "newline_is_word": corpus.newline_is_word,
             "split": corpus.split(),
+            "text_bytes": size,
         }
         write_meta(part, meta)
+    for split in SPLITS:  # needed until now: a folder takes a while to reach the disk
+        (folder / split).with_suffix(LENGTHS).unlink()
 
 
-def _documents(corpus: Corpus, split: str, digest: Any, bar: tqdm) -> Iterator[str]:
-    """The documents of a split; adds them to a digest and their bytes to a progress bar."""
-    digest.update(f"split {split}\n".encode())
-    for document in corpus.documents(split):
+def _split_by_split(corpus: Corpus, folder: Path) -> Iterator[tuple[str, Iterator[str]]]:
+    """The splits with their documents, in one reading of the corpus. Take each up before the next one.
+
+    The documents of other splits than the first, a tenth of most corpora, wait in temporary files.
+    """
+    first, *others = SPLITS
+    with ExitStack() as stack:
+        waiting = {split: stack.enter_context(TemporaryFile("w+", dir=folder)) for split in others}
+
+        def of_first() -> Iterator[str]:
+            for split, document in corpus.all_documents():
+                if split == first:
+                    yield document
+                else:
+                    waiting[split].write(json.dumps(document) + "\n")
+
+        yield first, of_first()
+        for split, file in waiting.items():
+            file.seek(0)
+            yield split, map(json.loads, file)
+
+
+def _watched(documents: Iterable[str], bar: tqdm, digest: Any = None) -> Iterator[str]:
+    """The documents; adds their bytes to a progress bar, and each to a digest."""
+    for document in documents:
         raw = document.encode()
-        # The length before the text distinguishes "ab" + "c" from "a" + "bc".
-        digest.update(f"{len(raw)}\n".encode() + raw)
+        if digest is not None:
+            # The length before the text distinguishes "ab" + "c" from "a" + "bc".
+            digest.update(f"{len(raw)}\n".encode() + raw)
         bar.update(len(raw))
         yield document
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
     """Write meta.json of a cache folder, with the sizes of all other files."""
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != META}
+    files = [path for path in sorted(folder.iterdir()) if path.name != META and path.suffix != LENGTHS]
+    sizes = {path.name: path.stat().st_size for path in files}
     atomic_write(folder / META, json.dumps({**meta, "files": sizes}, indent=1) + "\n")
 
 
@@ -165,4 +200,5 @@ def read(folder: Path) -> TokenCache:
     tokenizer = TextTokenizer.load(folder / TOKENIZER)
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split, tokenizer.vocab_size) for split in SPLITS}
-    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"])
+    size = meta.get("text_bytes")
+    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"], size)

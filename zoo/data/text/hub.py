@@ -41,7 +41,14 @@ def open_hub(
             tables = datasets.load_dataset(name, config, revision=revision, data_files=files, split=split)
         return from_tables("hub", identity, tables, column, name)
 
-    return Corpus("hub", identity, lambda split: corpus().documents(split), split=lambda: corpus().split())
+    return Corpus(
+        "hub",
+        identity,
+        lambda split: corpus().documents(split),
+        split=lambda: corpus().split(),
+        mixed=lambda: corpus().all_documents(),
+        size=lambda: corpus().size(),
+    )
 
 
 @contextmanager

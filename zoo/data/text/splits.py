@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -78,10 +79,17 @@ def from_tables(name: str, identity: list, loaded: Any, column: str, where: Path
     # Validation is taken out of train, and test stays test.
     divided = split_by_hash(name, identity, lambda: read(ours["train"]), where, test=False)
 
-    def documents(split: str) -> Iterator[str]:
-        return read(ours["test"]) if split == "test" and "test" in ours else divided.documents(split)
+    if "test" not in ours:
+        return divided
 
-    return replace(divided, documents=documents)
+    def documents(split: str) -> Iterator[str]:
+        return read(ours["test"]) if split == "test" else divided.documents(split)
+
+    def mixed() -> Iterator[tuple[str, str]]:
+        yield from divided.all_documents()
+        yield from (("test", document) for document in read(ours["test"]))
+
+    return replace(divided, documents=documents, mixed=mixed, size=lambda: None)
 
 
 def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test: bool = True) -> Corpus:
@@ -94,20 +102,30 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
     """
 
     @functools.cache
-    def codes() -> np.ndarray | None:
-        hashes = (hashlib.sha256(raw).digest()[:8] for raw in encoded(read(), name))
-        return assign(np.fromiter((int.from_bytes(one, "big") for one in hashes), np.uint64), where, test)
+    def counted() -> tuple[np.ndarray | None, int]:
+        hashes, size = array("Q"), 0
+        for raw in encoded(read(), name):
+            hashes.append(int.from_bytes(hashlib.sha256(raw).digest()[:8], "big"))
+            size += len(raw)
+        return assign(np.array(hashes, np.uint64), where, test), size
 
-    def documents(split: str) -> Iterator[str]:
-        if codes() is None:
-            yield cut_by_position(next(read()), where)[split]
+    def mixed() -> Iterator[tuple[str, str]]:
+        codes, _ = counted()
+        if codes is None:
+            yield from cut_by_position(next(read()), where).items()
             return
         # A text that changed in between is refused by the token cache.
-        for document, code in zip(read(), codes(), strict=False):
-            if SPLITS[code] == split:
-                yield document
+        for document, code in zip(read(), codes, strict=False):
+            yield SPLITS[code], document
 
-    return Corpus(name, identity, documents, split=lambda: BY_POSITION if codes() is None else None)
+    return Corpus(
+        name,
+        identity,
+        lambda split: (document for one, document in mixed() if one == split),
+        split=lambda: BY_POSITION if counted()[0] is None else None,
+        mixed=mixed,
+        size=lambda: counted()[1],
+    )
 
 
 def assign(hashes: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:

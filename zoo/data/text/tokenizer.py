@@ -37,7 +37,8 @@ CHARACTERS = "characters"
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
-PIECE = 1 << 20  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
+PIECE = 1 << 15  # characters that one core tokenizes at a time
+TOGETHER = 64 * PIECE  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
 COMPOSE = normalizers.NFC()
 # What normalizers change: case, composition, accents, widths, ligatures, quotes, white space.
 PROBE = f""" {"".join(map(chr, range(128)))}  \r\n\n``''\u201cq\u201d\u2026\u2014É e\u0301 x\u0301 \u212b
@@ -111,7 +112,7 @@ class TextTokenizer:
         """The same for many texts at once, on all cores, in memory for the tokens alone."""
         pieces: list[list[np.ndarray]] = [[] for _ in texts]
         numbered = ((number, piece) for number, text in enumerate(texts) for piece in cut(text, PIECE))
-        for group in grouped(numbered, PIECE, lambda one: len(one[1])):
+        for group in grouped(numbered, TOGETHER, lambda one: len(one[1])):
             encodings = self.tokenizer.encode_batch_fast(
                 [piece for _, piece in group], add_special_tokens=False
             )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,8 @@ from zoo.files import raise_disk_full
 BATCH = 4 << 20  # characters that are tokenized at once: bounds memory and feeds all cores
 TOKENS, DOCUMENTS = ".tokens", ".documents.npy"
 """Names of the two files of a split: its tokens, and where each document begins (int64)."""
+LENGTHS = ".lengths"
+"""Name of a file beside them while they are written: the tokens of each document (int64)."""
 
 
 def token_type(vocab_size: int) -> type[np.integer]:
@@ -21,15 +26,17 @@ def token_type(vocab_size: int) -> type[np.integer]:
     return np.uint16 if vocab_size <= 1 << 16 else np.int32
 
 
-def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextUnits, path: Path) -> None:
-    """Tokenize documents into the files that `TokenStream(path)` reads.
+def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextUnits, path: Path) -> int:
+    """Tokenize documents into the files that `TokenStream(path)` reads; returns the number of new tokens.
 
-    Each document ends with an end token, if the tokenizer has one. Raises InputError where the tokens do not
-    have the bytes of the text.
+    Each document ends with an end token, if the tokenizer has one. Documents that a killed process has
+    tokenized are read and skipped; it read the same ones. Raises InputError where the tokens do not have the
+    bytes of the text.
     """
-    lengths: list[int] = []
-    with raise_disk_full(path), path.with_suffix(TOKENS).open("wb") as file:
-        for texts in grouped(documents, BATCH):
+    kind, new, counts = token_type(tokenizer.vocab_size), 0, path.with_suffix(LENGTHS)
+    done = _written(path, kind)
+    with raise_disk_full(path), path.with_suffix(TOKENS).open("ab") as file, counts.open("ab") as lengths:
+        for texts in grouped(islice(documents, done, None), BATCH):
             rows = tokenizer.encode_batch(texts)
             if tokenizer.end_token is not None:
                 rows = [np.append(row, tokenizer.end_token) for row in rows]
@@ -37,11 +44,28 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
             if units.bytes_of(tokens).sum() != sum(map(tokenizer.byte_count, texts)):
                 message = "its tokens do not hold the bytes of their text"
                 raise InputError(Problem(message, key="data.tokenizer"))
-            file.write(tokens.astype(token_type(tokenizer.vocab_size)).tobytes())
-            lengths += map(len, rows)
-    starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)[: len(lengths)]
+            file.write(tokens.astype(kind).tobytes())
+            file.flush()
+            lengths.write(np.array([len(row) for row in rows], np.int64).tobytes())
+            lengths.flush()
+            new += len(tokens)
+    ends = np.cumsum(np.fromfile(counts, np.int64))
     with raise_disk_full(path):
-        np.save(path.with_suffix(DOCUMENTS), starts)
+        np.save(path.with_suffix(DOCUMENTS), np.append(np.zeros(1, np.int64), ends)[:-1])
+    return new
+
+
+def _written(path: Path, kind: type[np.integer]) -> int:
+    """The number of documents that a killed process has written; removes the tokens of the next one."""
+    tokens, lengths, size = path.with_suffix(TOKENS), path.with_suffix(LENGTHS), np.dtype(kind).itemsize
+    if not lengths.exists():
+        tokens.unlink(missing_ok=True)
+        return 0
+    ends = np.cumsum(np.fromfile(lengths, np.int64))
+    done = int(np.searchsorted(ends, tokens.stat().st_size // size, "right"))
+    os.truncate(tokens, size * int(ends[done - 1]) if done else 0)
+    os.truncate(lengths, done * ends.itemsize)
+    return done
 
 
 class TokenStream:
@@ -80,6 +104,22 @@ class TokenStream:
         begins = self.document_begins(opened)
         document = np.searchsorted(begins, np.arange(start, stop), side="right") - 1
         return np.maximum(begins[document] - start, 0)
+
+    def beginnings(self, size: int, limit: int, end_token: int | None) -> TokenStream:
+        """The documents that begin in the first `limit` tokens, each cut after `size` tokens and closed by
+        `end_token`."""
+        starts, end = self.document_starts, [] if end_token is None else [end_token]
+        whole = np.diff(starts, append=len(self))
+        kept = np.where(whole > size, size + len(end), whole)
+        begins = np.cumsum(kept) - kept
+        chosen = np.flatnonzero(begins < limit)
+        made = copy.copy(self)
+        made.document_starts = begins[chosen]
+        parts = [self[starts[one] : starts[one] + min(size, whole[one])] for one in chosen]
+        ends = [end if whole[one] > size else [] for one in chosen]
+        pieces = [piece for pair in zip(parts, ends, strict=True) for piece in pair]
+        made._tokens = np.concatenate([self[:0], *pieces]).astype(self._tokens.dtype)
+        return made
 
     def __reduce__(self) -> tuple:
         # Spawned data workers map the file again, where numpy would copy it.
