@@ -101,7 +101,7 @@ class Layer:
         """The scaled scores of all pairs before any mask, [B,H,T,S], and the part of content hooks."""
         terms = ScoreTerms(self.view, self.reading(x), content=(q, k))
         turned_q, turned_k = self.view.rotate(q, k, terms.contexts)
-        products = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
+        products = turned_q @ turned_k.transpose(-1, -2) * self.size.scale
         added = terms.added(turned_q, turned_k)
         logits = terms.logits(products if added is None else products + added, turned_q, turned_k)
         return logits, logits - products - self._bias
