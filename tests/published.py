@@ -45,6 +45,22 @@ PUBLISHED = {
         "SmolLM3",
         {**GROUPED, "no_rope_layers": [1, 0, 1], "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0},
     ),
+    "gemma 3": (
+        "Gemma3",
+        {
+            **GROUPED,
+            "num_hidden_layers": 4,
+            "head_dim": 24,
+            "query_pre_attn_scalar": 40,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+            "attention_bias": True,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
@@ -58,6 +74,7 @@ PUBLISHED = {
 }
 """By name: the architecture and its configuration. BLOOM and MPT have 6 heads, not a power of two."""
 HEADS = {"GPT2": "GPT2LMHeadModel"}
+CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 
 def publish(name, folder, **saving):
@@ -65,7 +82,7 @@ def publish(name, folder, **saving):
     kind, options = PUBLISHED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        config = getattr(transformers, f"{kind}Config")(**options)
+        config = getattr(transformers, CONFIGS.get(kind, f"{kind}Config"))(**options)
         torch.manual_seed(0)
         model = getattr(transformers, HEADS.get(kind, f"{kind}ForCausalLM"))(config).eval()
         for parameter in model.parameters():

@@ -6,6 +6,7 @@ The keys come from the configuration classes of the installed `transformers`, an
 import json
 from collections import Counter
 from dataclasses import fields
+from itertools import product
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from zoo.pretrained.config import NO_CHANGE, REQUIRED
 from zoo.pretrained.import_model import load_weights, read_published, recipe_of
 from zoo.tasks import build_task
 
-SHORT, LONG, NEAR = 8, 256, 1e-4
+SHORT, LONG, NEAR = 8, 2000, 1e-5
 VOCABULARY, LENGTH = 61, 32
 ROTARY = {
     "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -31,6 +32,8 @@ SIZES = {
     "Qwen2ForCausalLM": GROUPED,
     "Qwen3ForCausalLM": {**GROUPED, "head_dim": 4},
     "SmolLM3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0},
+    "Gemma3ForCausalLM": {**GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 5,
+                          "sliding_window_pattern": 3},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
     "GPT2LMHeadModel": {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LONG,
@@ -49,9 +52,16 @@ SCALINGS = [
     {"rope_type": "yarn", ORIGINAL: 16, **YARN},
     {"rope_type": "llama3", "factor": 4.0, ORIGINAL: 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
 ]
+TYPES = "full_attention", "sliding_attention"
+BY_TYPE = {TYPES[0]: {"rope_theta": 700.0}, TYPES[1]: {"rope_type": "linear", "factor": 2.0}}
 WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 # As transformers 4.54 wrote them.
 OLDER = {
+    "Gemma3ForCausalLM": {
+        "rope_theta": 5e5, "rope_local_base_freq": 1e4,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "cache_implementation": "hybrid",
+    },
     "SmolLM3ForCausalLM": {"rope_theta": 2e6, "rope_scaling": None, "max_window_layers": 28},
     "GPTNeoXForCausalLM": {
         "rope_theta": 10000, "rotary_emb_base": 10000, "rotary_pct": 0.25, "partial_rotary_factor": 0.25,
@@ -66,11 +76,12 @@ INSIDE = {
 TURNS = {
     "rope_theta": [500.0], "rotary_emb_base": [500], "rotary_pct": [0.5], "partial_rotary_factor": [0.5, 1.0],
     ORIGINAL: [8], "max_position_embeddings": [64], "head_dim": [8], "rope_scaling": SCALINGS[1:3],
-    "rope_parameters": [*SCALINGS[:2], {"rope_type": "default", "rope_theta": 500.0}],
+    "rope_parameters": [*SCALINGS[:2], {"rope_type": "default", "rope_theta": 500.0}, BY_TYPE],
+    "rope_local_base_freq": [500.0],
 }  # fmt: skip
 SEEN = {
     "sliding_window": [7], "use_sliding_window": [True], "max_window_layers": [2],
-    "layer_types": [["full_attention", "sliding_attention"] * n for n in (1, 2)],
+    "layer_types": [[TYPES[i % 2] for i in range(n)] for n in (2, 3, 4)], "sliding_window_pattern": [2, 1, 0],
     "no_rope_layers": [[0, 1, 1, 0]], "no_rope_layer_interval": [2],
 }  # fmt: skip
 ATTENTION = {
@@ -81,6 +92,8 @@ VALUES = {
     **TURNS,
     **SEEN,
     "hidden_act": ["swish", "gelu", "relu"],
+    "hidden_activation": ["gelu", "silu", "relu"],
+    "query_pre_attn_scalar": [40, 0],
     "activation_function": ["gelu", "gelu_fast", "relu", "silu"],
     "attn_config": [{key: value} for key, value in ATTENTION.items()],
     "num_key_value_heads": [2],
@@ -144,17 +157,22 @@ def cases(name):
         for key in others:
             for other in other_values(key, (own | values).get(key)):
                 yield key, {**values, key: other}
-    for scaling in SCALINGS if "rope_parameters" in own else ():
-        for form in ("rope_parameters", "rope_scaling"):
-            yield None, {**plain, form: scaling}
+    kinds = TYPES if isinstance(config_class(name).default_theta, dict) else (None,)
+    for scaling, kind in product(SCALINGS if "rope_parameters" in own else (), kinds):
+
+        def turned(scaling, kind=kind):
+            return {"rope_parameters": {kind: scaling} if kind else scaling}
+
+        for form in (turned, lambda scaling: {"rope_scaling": scaling}):
+            yield None, {**plain, **form(scaling)}
             for key in scaling:
-                yield key, {**plain, form: without(scaling, key)}
+                yield key, {**plain, **form(without(scaling, key))}
         for key, others in INSIDE.items():
             for other in others:
-                yield key, {**plain, "rope_parameters": {**scaling, key: other}}
+                yield key, {**plain, **turned({**scaling, key: other})}
         for key in TURNS if scaling in SCALINGS[1:3] else ():
             for other in other_values(key, None):
-                yield key, {**plain, "rope_parameters": scaling, key: other}
+                yield key, {**plain, **turned(scaling), key: other}
 
 
 def without(values, key):
@@ -198,7 +216,9 @@ def test_the_tables_of_keys_have_the_defaults_of_transformers():
         unlisted = own.keys() - architecture.defaults.keys() - NO_CHANGE
         # These are refused unless they are null, false or empty.
         assert not any(own[key] for key in unlisted), name
-        assert table.get("rope_theta", 1e4) == config_class(name).default_theta
+        theta = config_class(name).default_theta
+        thetas = (table.get("rope_theta", 1e4), table.get("rope_local_base_freq", 1e4))
+        assert thetas == ((theta["global"], theta["local"]) if isinstance(theta, dict) else (theta, 1e4))
 
 
 def publish_drawn(name, sizes, folder):

@@ -53,6 +53,12 @@ NATIVE = {
     "SmolLM3, windows": (
         *GATED, "model.encoding={name: interleave, pattern: [rope, none]}", "model.window=[6, null]",
     ),
+    "Gemma 3, a base of its own in windows": (
+        "model.norm=rmsnorm", "model.activation=geglu_tanh", "model.norm_position=both", "model.qk_norm=true",
+        "model.embedding_scale=sqrt_d_model", "model.attention_scale=0.25", "model.window=[6, null]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, {name: rope, scaling: linear, "
+        "factor: 4}]}",
+    ),
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",

@@ -23,7 +23,7 @@ NEAR = 1e-5
 RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
-    "smollm3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
+    "smollm3", "gemma 3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ CHANGES = [
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
     ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "rope_parameters.mscale"),
     ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor"),
-    ({"hidden_act": "gelu"}, "hidden_act"),
+    ({"hidden_act": "relu"}, "hidden_act"),
     ({"hidden_size": "64"}, "hidden_size"),
     ({"hidden_size": None}, "hidden_size"),
     ({"num_key_value_heads": 3}, "config.json: model.num_kv_heads"),

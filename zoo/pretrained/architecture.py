@@ -25,9 +25,14 @@ EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance 
 KINDS = {"norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool}
 MODULES = (
     "attention_norm", "feed_forward_norm", "attention.qkv", "attention.out", "feed_forward.up",
-    "feed_forward.down", "attention.q_norm", "attention.k_norm",
+    "feed_forward.down",
 )  # fmt: skip
-"""The modules of a layer; only models with `qk_norm` have the last two."""
+"""The modules of a layer that most architectures have."""
+
+
+def usual(*theirs: str | tuple[str, ...]) -> dict[str, str | tuple[str, ...]]:
+    """The names of `MODULES` in an architecture."""
+    return dict(zip(MODULES, theirs, strict=True))
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class MappedWeight:
         transposed: kept as [in, out], as in GPT-2.
         heads: where queries, keys and values lie together head by head, the number of heads: [H,3,D,...]
             there is [3,H,D,...] here.
+        offset: what is added to a gain that is kept as its distance from 1.
     """
 
     ours: str
@@ -48,6 +54,7 @@ class MappedWeight:
     sizes: tuple[int, ...] = ()
     transposed: bool = False
     heads: int | None = None
+    offset: float = 0.0
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The zoo's weight from the architecture's."""
@@ -58,7 +65,7 @@ class MappedWeight:
             value = value.T
         if self.heads is not None:
             value = value.unflatten(0, (self.heads, 3, -1)).transpose(0, 1).flatten(0, 2)
-        return value.contiguous()
+        return (value + self.offset if self.offset else value).contiguous()
 
     def split(self, value: Tensor) -> list[Tensor]:
         """The architecture's weights from the zoo's: the inverse of `join`."""
@@ -66,6 +73,7 @@ class MappedWeight:
             value = value.unflatten(0, (3, self.heads, -1)).transpose(0, 1).flatten(0, 2)
         if self.transposed and value.dim() == 2:
             value = value.T
+        value = value - self.offset if self.offset else value
         parts = value.split(self.sizes) if self.sizes else [value]
         return [part.contiguous() for part in parts]
 
@@ -97,9 +105,10 @@ class Architecture:
         encoding: returns the reason why it cannot hold the encoding of a model; None where it can.
         outside: the names of the weights outside the layers, by ours.
         layer: the name of layer {}.
-        modules: the names of `MODULES`; several names where one weight here holds them.
+        modules: the names of the modules of a layer, by ours; several where one weight here holds them.
         biases: the modules that have a bias, by ours, in a given `model`.
         sizes: as of `MappedWeight`, of the modules with several names.
+        gain_offset: as `offset` of `MappedWeight`, of all norms.
         by_head: whether queries, keys and values lie together head by head.
         transposed: as of `MappedWeight`.
         prefix: the beginning of the names of its weights, but for the output layer; a file without it has the
@@ -118,11 +127,12 @@ class Architecture:
     encoding: Callable[[Model], str | None]
     outside: Mapping[str, str]
     layer: str
-    modules: Sequence[str | tuple[str, ...]]
+    modules: Mapping[str, str | tuple[str, ...]]
     prefix: str
     kept: Model = field(default_factory=dict)
     biases: Callable[[Model], Sequence[str]] = lambda model: MODULES
     sizes: Callable[[Model], Mapping[str, tuple[int, ...]]] = lambda model: {}
+    gain_offset: float = 0.0
     by_head: bool = False
     transposed: bool = False
     buffers: tuple[str, ...] = ("rotary_emb.inv_freq",)
@@ -143,16 +153,21 @@ class Architecture:
         """The table of the weights, for a resolved section `model`."""
         for ours, theirs in self.outside.items():
             if ours != "head.weight" or not model["tie_embeddings"]:
-                yield MappedWeight(ours, (theirs,))
+                yield MappedWeight(ours, (theirs,), offset=self._offset(ours))
         biases, sizes = self.biases(model), self.sizes(model)
-        modules = dict(zip(MODULES if model["qk_norm"] else MODULES[:6], self.modules, strict=False))
-        for number, (ours, theirs) in product(range(model["num_layers"]), modules.items()):
+        for number, (ours, theirs) in product(range(model["num_layers"]), self.modules.items()):
+            if ours in ("attention.q_norm", "attention.k_norm") and not model["qk_norm"]:
+                continue
             names = (theirs,) if isinstance(theirs, str) else theirs
             heads = model["num_heads"] if self.by_head and ours == "attention.qkv" else None
             for kind in ("weight", "bias") if ours in biases else ("weight",):
                 at = tuple(f"{self.layer.format(number)}.{name}.{kind}" for name in names)
                 own = f"blocks.{number}.{ours}.{kind}"
-                yield MappedWeight(own, at, sizes.get(ours, ()), self.transposed, heads)
+                by = sizes.get(ours, ()), self.transposed, heads, self._offset(own)
+                yield MappedWeight(own, at, *by)
+
+    def _offset(self, ours: str) -> float:
+        return self.gain_offset if ours.endswith("norm.weight") else 0.0
 
     def weights(self, own: Mapping[str, Tensor], model: Model) -> Iterator[tuple[str, Tensor]]:
         """Its weights by their names, from those of a model. A bias that the model lacks is zeros."""

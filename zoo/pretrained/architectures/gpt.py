@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.pretrained.architecture import MODULES, Architecture, Model
+from zoo.pretrained.architecture import MODULES, Architecture, Model, usual
 from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
 from zoo.pretrained.options import (
     PARTIAL_ROPE,
@@ -76,7 +76,7 @@ GPT2 = Architecture(
         "head.weight": "lm_head.weight",
     },
     layer="transformer.h.{}",
-    modules=("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
+    modules=usual("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
     prefix="transformer.",
     transposed=True,
     buffers=("attn.bias", "attn.masked_bias"),
@@ -122,7 +122,7 @@ GPT_NEOX = Architecture(
         "final_norm.bias": "gpt_neox.final_layer_norm.bias", "head.weight": "embed_out.weight",
     },
     layer="gpt_neox.layers.{}",
-    modules=(
+    modules=usual(
         "input_layernorm", "post_attention_layernorm", "attention.query_key_value", "attention.dense",
         "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
@@ -162,7 +162,7 @@ BLOOM = Architecture(
         "final_norm.weight": "transformer.ln_f.weight", "final_norm.bias": "transformer.ln_f.bias",
     },
     layer="transformer.h.{}",
-    modules=(
+    modules=usual(
         "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
         "self_attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
@@ -206,7 +206,7 @@ MPT = Architecture(
         "head.weight": "lm_head.weight",
     },
     layer="transformer.blocks.{}",
-    modules=("norm_1", "norm_2", "attn.Wqkv", "attn.out_proj", "ffn.up_proj", "ffn.down_proj"),
+    modules=usual("norm_1", "norm_2", "attn.Wqkv", "attn.out_proj", "ffn.up_proj", "ffn.down_proj"),
     prefix="transformer.",
     biases=lambda model: (),
 )  # fmt: skip
