@@ -61,6 +61,7 @@ PUBLISHED = {
             },
         },
     ),
+    "olmo 2": ("Olmo2", {**GROUPED, "attention_bias": True}),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),

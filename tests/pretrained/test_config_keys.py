@@ -34,6 +34,7 @@ SIZES = {
     "SmolLM3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0},
     "Gemma3ForCausalLM": {**GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 5,
                           "sliding_window_pattern": 3},
+    "Olmo2ForCausalLM": GROUPED,
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
     "GPT2LMHeadModel": {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LONG,

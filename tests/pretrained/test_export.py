@@ -59,6 +59,10 @@ NATIVE = {
         "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, {name: rope, scaling: linear, "
         "factor: 4}]}",
     ),
+    "OLMo 2, grouped": (
+        *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
+        "model.bias=attention",
+    ),
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",

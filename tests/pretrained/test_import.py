@@ -23,7 +23,7 @@ NEAR = 1e-5
 RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
-    "smollm3", "gemma 3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
+    "smollm3", "gemma 3", "olmo 2", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
 )  # fmt: skip
 
 

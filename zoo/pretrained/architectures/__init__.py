@@ -10,7 +10,7 @@ from typing import Any
 from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
-from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, QWEN2, QWEN3, SMOLLM3
+from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 
 ARCHITECTURES = {
     "LlamaForCausalLM": LLAMA,
@@ -19,6 +19,7 @@ ARCHITECTURES = {
     "Qwen3ForCausalLM": QWEN3,
     "SmolLM3ForCausalLM": SMOLLM3,
     "Gemma3ForCausalLM": GEMMA3,
+    "Olmo2ForCausalLM": OLMO2,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "GPT2LMHeadModel": GPT2,
     "BloomForCausalLM": BLOOM,

@@ -4,7 +4,8 @@ Llama (Touvron et al. 2023, arXiv:2302.13971; Grattafiori et al. 2024, arXiv:240
 al. 2023, arXiv:2310.06825), with a sliding window. Qwen2 (Yang et al. 2024, arXiv:2407.10671), with biases of
 queries, keys and values. Qwen3 (Yang et al. 2025, arXiv:2505.09388), with normalised queries and keys.
 SmolLM3, in which some layers have no rotary embedding (arXiv:2501.18795). Gemma 3 (Kamath et al. 2025,
-arXiv:2503.19786), with two bases of RoPE, norms of inputs and outputs, and gains kept less 1.
+arXiv:2503.19786), with two bases of RoPE, norms of inputs and outputs, and gains kept less 1. OLMo 2 (OLMo
+team 2024, arXiv:2501.00656), with norms of outputs, and of queries and keys across heads.
 """
 
 from __future__ import annotations
@@ -283,4 +284,16 @@ GEMMA3 = kin(
         "feed_forward_output_norm": "post_feedforward_layernorm",
     },
     gain_offset=1.0,
+)  # fmt: skip
+
+OLMO2 = kin(
+    "OLMo 2",
+    NO_BIASES | {"rms_norm_eps": 1e-5, "attention_bias": False},
+    {"bias": ("none", "attention")},
+    kept={"norm_position": "output", "qk_norm": "across_heads"},
+    model_type="olmo2",
+    modules=OF_LAYER | {
+        "attention_output_norm": "post_attention_layernorm",
+        "feed_forward_output_norm": "post_feedforward_layernorm",
+    },
 )  # fmt: skip
