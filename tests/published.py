@@ -1,4 +1,4 @@
-"""Tiny decoders of all architectures that can be imported, as `transformers` saves them."""
+"""Tiny models of all architectures that can be imported, as `transformers` saves them."""
 
 import warnings
 
@@ -67,6 +67,23 @@ PUBLISHED = {
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
     "llama with some biases": ("Llama", {**GROUPED, "mlp_bias": True}),
     "gpt2": ("GPT2", GPT2),
+    "modernbert": (
+        "ModernBert",
+        {
+            **COMMON,
+            "local_attention": 8,
+            "norm_bias": True,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "classifier_bias": True,
+            "layer_types": ["full_attention", *["sliding_attention"] * 2],
+            "pad_token_id": 0,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "cls_token_id": 0,
+            "sep_token_id": 0,
+        },
+    ),
     "bloom": ("Bloom", {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 3, "n_head": 6}),
     "mpt": (
         "Mpt",
@@ -74,7 +91,7 @@ PUBLISHED = {
     ),
 }
 """By name: the architecture and its configuration. BLOOM and MPT have 6 heads, not a power of two."""
-HEADS = {"GPT2": "GPT2LMHeadModel"}
+HEADS = {"GPT2": "GPT2LMHeadModel", "ModernBert": "ModernBertForMaskedLM"}
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 

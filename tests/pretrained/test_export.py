@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tokenizers import processors
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import zoo
 from zoo.cli import main
@@ -63,6 +63,11 @@ NATIVE = {
         *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
         "model.bias=attention",
     ),
+    "ModernBERT, every second layer": (
+        "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
+        "model.activation=geglu", "model.window=[null, 5]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}",
+    ),
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",
@@ -116,10 +121,11 @@ def assert_same(model, task, lengths):
 
 @pytest.mark.parametrize("title", NATIVE)
 def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(title, checkpoint, tmp_path):
-    place, task = checkpoint(*NATIVE[title])
+    place, task = checkpoint(*NATIVE[title], kind="masked" if title.startswith("ModernBERT") else "text")
     exported = export(place, tmp_path / "out", "hf")
     assert exported.architecture == title.split(",")[0] and exported.difference < 1e-4
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    auto = AutoModelForCausalLM if task.model.causal else AutoModelForMaskedLM
+    model = auto.from_pretrained(tmp_path / "out")
     assert type(model).__module__.startswith("transformers.")
     assert not (tmp_path / "out" / "modeling_zoo.py").exists()
     assert_same(model, task, (LENGTH, 4 * LENGTH))

@@ -1,4 +1,4 @@
-"""A published decoder as a table: the keys of its `config.json`, the names of its weights, and its limits."""
+"""A published model as a table: the keys of its `config.json`, the names of its weights, and its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Condition = tuple[Any, ...] | Callable[[Any, Model], bool]  # values that a key 
 
 # Keys of the section that every architecture takes, or that change no result of a trained model.
 IN_ALL = {
-    "kind", "encoding", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings",
+    "encoding", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings",
     "kernel", "gradient_checkpointing", "init_std",
 }  # fmt: skip
 EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32
@@ -37,10 +37,10 @@ def usual(*theirs: str | tuple[str, ...]) -> dict[str, str | tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class MappedWeight:
-    """A weight of the zoo's decoder, and the weights of the architecture that hold it.
+    """A weight of the zoo's model, and the weights of the architecture that hold it.
 
     Attributes:
-        ours: its name in the decoder.
+        ours: its name in the zoo's model.
         theirs: the names in the architecture; several are one below the other.
         sizes: the rows of each of several.
         transposed: kept as [in, out], as in GPT-2.
@@ -79,7 +79,7 @@ class MappedWeight:
 
 
 @dataclass(frozen=True)
-class PublishedDecoder:
+class PublishedConfig:
     """The section `model` in a `config.json`, the trained length and the vocabulary, in tokens."""
 
     model: Model
@@ -103,7 +103,7 @@ class Architecture:
         takes: values that other keys of `model` may have, or a test of them. A key in none of `names`, `kept`
             and `takes` must have its default.
         encoding: returns the reason why it cannot hold the encoding of a model; None where it can.
-        outside: the names of the weights outside the layers, by ours.
+        outside: the names of the weights outside the layers, by ours, or those of a given `model`.
         layer: the name of layer {}.
         modules: the names of the modules of a layer, by ours; several where one weight here holds them.
         biases: the modules that have a bias, by ours, in a given `model`.
@@ -125,7 +125,7 @@ class Architecture:
     write_own: Callable[[Model, int], dict[str, Any]]
     takes: Mapping[str, Condition]
     encoding: Callable[[Model], str | None]
-    outside: Mapping[str, str]
+    outside: Mapping[str, str] | Callable[[Model], Mapping[str, str]]
     layer: str
     modules: Mapping[str, str | tuple[str, ...]]
     prefix: str
@@ -137,13 +137,13 @@ class Architecture:
     transposed: bool = False
     buffers: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
-    def read(self, config: Config) -> PublishedDecoder:
+    def read(self, config: Config) -> PublishedConfig:
         model = {"kind": "decoder", **self.kept}
         model |= {
             ours: config.take(*theirs, kind=KINDS.get(ours, int)) for ours, theirs in self.names.items()
         }
         model |= self.read_own(config, model)
-        return PublishedDecoder(model, config.take(*self.length), config.take("vocab_size"))
+        return PublishedConfig(model, config.take(*self.length), config.take("vocab_size"))
 
     def write(self, model: Model, length: int) -> dict[str, Any]:
         given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}
@@ -151,12 +151,15 @@ class Architecture:
 
     def rows(self, model: Model) -> Iterator[MappedWeight]:
         """The table of the weights, for a resolved section `model`."""
-        for ours, theirs in self.outside.items():
+        outside = self.outside(model) if callable(self.outside) else self.outside
+        for ours, theirs in outside.items():
             if ours != "head.weight" or not model["tie_embeddings"]:
                 yield MappedWeight(ours, (theirs,), offset=self._offset(ours))
         biases, sizes = self.biases(model), self.sizes(model)
         for number, (ours, theirs) in product(range(model["num_layers"]), self.modules.items()):
             if ours in ("attention.q_norm", "attention.k_norm") and not model["qk_norm"]:
+                continue
+            if (number, ours) == (0, "attention_norm") and not model["first_norm"]:
                 continue
             names = (theirs,) if isinstance(theirs, str) else theirs
             heads = model["num_heads"] if self.by_head and ours == "attention.qkv" else None
@@ -184,7 +187,8 @@ class Architecture:
         Args:
             model: the section of the run's recipe, resolved, with its `d_ff`.
         """
-        takes = {key: (value,) for key, value in self.kept.items()} | dict(self.takes)
+        kept = {"kind": "decoder", **self.kept}
+        takes = {key: (value,) for key, value in kept.items()} | dict(self.takes)
         found = []
         for key, option in schema.ModelConfig.model_fields.items():
             if key in IN_ALL or (key in self.names and key not in takes):

@@ -32,6 +32,12 @@ GATES = {
     "gelu_pytorch_tanh": "geglu_tanh", "gelu_fast": "geglu_tanh",
 }  # fmt: skip
 THEIR_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_pytorch_tanh"}
+OF_ATTENTION, OF_MLP = ("attention.qkv", "attention.out"), ("feed_forward.up", "feed_forward.down")
+HAVE_BIAS: dict[str, tuple[str, ...]] = {
+    "none": (), "qkv": OF_ATTENTION[:1], "attention": OF_ATTENTION, "feed_forward": OF_MLP,
+    "all": OF_ATTENTION + OF_MLP,
+}  # fmt: skip
+"""The modules with a bias, by the value of `bias`."""
 LAYER_TYPES = "full_attention", "sliding_attention"
 """Names of layers without and with a window."""
 ORIGINAL = "original_max_position_embeddings"
@@ -136,6 +142,21 @@ def activation(config: Config, key: str, ours: Mapping[str, str] = ACTIVATIONS) 
     if name not in ours:
         config.problem(key, f"{name!r} cannot be imported, only {', '.join(ours)}")
     return ours.get(name, next(iter(ours.values())))
+
+
+def biases(config: Config) -> str:
+    """The value of `bias`, from `attention_bias` and `mlp_bias`."""
+    given = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
+    return {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}.get(
+        given, "all"
+    )
+
+
+def write_biases(model: Model) -> dict[str, bool]:
+    return {
+        "attention_bias": model["bias"] in ("attention", "all"),
+        "mlp_bias": model["bias"] in ("feed_forward", "all"),
+    }
 
 
 def sliding_layers(config: Config, width: int | None, sliding: Sequence[bool]) -> Sequence[bool]:

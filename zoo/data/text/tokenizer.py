@@ -30,6 +30,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 END = "<|endoftext|>"
 MASK = "<|mask|>"
 SPECIAL = (END, MASK)
+MASKS = (MASK, "[MASK]", "<mask>")
+"""The token that hides a target, by its names in published tokenizers; the first that exists."""
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """The token that closes a document, by its names in published tokenizers; the first that exists."""
 CHARACTERS = "characters"
@@ -82,7 +84,8 @@ class TextTokenizer:
             tokenizer.add_special_tokens([end])  # without bytes of its own, as `transformers` reads it
         name = end or usual
         self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
-        self.mask_token: int | None = tokenizer.token_to_id(MASK)
+        masks = (tokenizer.token_to_id(name) for name in MASKS)
+        self.mask_token: int | None = next((one for one in masks if one is not None), None)
         self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
         # SentencePiece does not tell its mark of a space from a space.
         marks = self.falls_back_to_bytes and self.encode_short(SPACE) == self.encode_short(" ")

@@ -1,4 +1,4 @@
-"""Published decoders: import from their format and export to it.
+"""Published models: import from their format and export to it.
 
 To add one: an `Architecture` in a file here, and its name in `ARCHITECTURES`.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
+from zoo.pretrained.architectures.bert import MODERNBERT
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
 from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 
@@ -24,6 +25,7 @@ ARCHITECTURES = {
     "GPT2LMHeadModel": GPT2,
     "BloomForCausalLM": BLOOM,
     "MptForCausalLM": MPT,
+    "ModernBertForMaskedLM": MODERNBERT,
 }
 """Each by its name in `config.json`; the names of their base models end with `Model`."""
 

@@ -18,6 +18,7 @@ from zoo.pretrained.architecture import Architecture, Condition, Model
 from zoo.pretrained.config import NONE, NUMBER, Config
 from zoo.pretrained.options import (
     GATES,
+    HAVE_BIAS,
     LAYER_TYPES,
     SIZE_NAMES,
     SIZES,
@@ -25,6 +26,7 @@ from zoo.pretrained.options import (
     WHOLE_ROPE,
     activation,
     any_value,
+    biases,
     called,
     head_width,
     in_turns,
@@ -37,6 +39,7 @@ from zoo.pretrained.options import (
     ropes,
     sliding_layers,
     windows,
+    write_biases,
     write_rope,
     write_ropes,
 )  # fmt: skip
@@ -51,25 +54,18 @@ OF_LAYER = {
     "feed_forward.up": ("mlp.gate_proj", "mlp.up_proj"), "feed_forward.down": "mlp.down_proj",
     "attention.q_norm": "self_attn.q_norm", "attention.k_norm": "self_attn.k_norm",
 }  # fmt: skip
-OF_ATTENTION, OF_MLP = ["attention.qkv", "attention.out"], ["feed_forward.up", "feed_forward.down"]
-HAVE_BIAS = {
-    "none": [], "qkv": OF_ATTENTION[:1], "attention": OF_ATTENTION, "feed_forward": OF_MLP,
-    "all": OF_ATTENTION + OF_MLP,
-}  # fmt: skip
 
 
 def read(config: Config, model: Model, encoding: Any = None) -> Model:
     heads, head_dim = model["num_heads"], config.take("head_dim", kind=(int, NONE))
     kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
-    biases = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
-    has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
     key = "hidden_act" if "hidden_act" in config.defaults else "hidden_activation"
     return {
         "encoding": encoding or rope(config, config.take("rope_theta", kind=NUMBER)),
         "num_kv_heads": None if kv_heads == heads else kv_heads,
         "head_dim": None if heads and head_dim == model["d_model"] / heads else head_dim,
         "activation": activation(config, key, GATES),
-        "bias": model.get("bias", has_biases.get(biases, "all")),
+        "bias": model.get("bias", biases(config)),
     }
 
 
@@ -81,8 +77,7 @@ def write(model: Model, length: int) -> dict[str, Any]:
         "num_key_value_heads": model["num_kv_heads"] or model["num_heads"],
         "head_dim": head_width(model),
         "hidden_act": THEIR_GATES[model["activation"]],
-        "attention_bias": model["bias"] in ("attention", "all"),
-        "mlp_bias": model["bias"] in ("feed_forward", "all"),
+        **write_biases(model),
         **write_rope(model, encoding, length),
     }
 
