@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -103,10 +103,10 @@ class Architecture:
         takes: values that other keys of `model` may have, or a test of them. A key in none of `names`, `kept`
             and `takes` must have its default.
         encoding: returns the reason why it cannot hold the encoding of a model; None where it can.
-        outside: the names of the weights outside the layers, by ours, or those of a given `model`.
+        outside: the names of the weights outside the layers, by ours.
         layer: the name of layer {}.
         modules: the names of the modules of a layer, by ours; several where one weight here holds them.
-        biases: the modules that have a bias, by ours, in a given `model`.
+        zeros: the modules, by ours, that have a bias of zeros where a given `model` has none.
         sizes: as of `MappedWeight`, of the modules with several names.
         gain_offset: as `offset` of `MappedWeight`, of all norms.
         by_head: whether queries, keys and values lie together head by head.
@@ -125,12 +125,12 @@ class Architecture:
     write_own: Callable[[Model, int], dict[str, Any]]
     takes: Mapping[str, Condition]
     encoding: Callable[[Model], str | None]
-    outside: Mapping[str, str] | Callable[[Model], Mapping[str, str]]
+    outside: Mapping[str, str]
     layer: str
     modules: Mapping[str, str | tuple[str, ...]]
     prefix: str
     kept: Model = field(default_factory=dict)
-    biases: Callable[[Model], Sequence[str]] = lambda model: MODULES
+    zeros: Callable[[Model], Sequence[str]] = lambda model: ()
     sizes: Callable[[Model], Mapping[str, tuple[int, ...]]] = lambda model: {}
     gain_offset: float = 0.0
     by_head: bool = False
@@ -149,32 +149,28 @@ class Architecture:
         given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}
         return {theirs[0]: given[ours] for ours, theirs in self.names.items()} | self.write_own(model, length)
 
-    def rows(self, model: Model) -> Iterator[MappedWeight]:
-        """The table of the weights, for a resolved section `model`."""
-        outside = self.outside(model) if callable(self.outside) else self.outside
-        for ours, theirs in outside.items():
-            if ours != "head.weight" or not model["tie_embeddings"]:
+    def rows(self, model: Model, own: Collection[str]) -> Iterator[MappedWeight]:
+        """The table of the weights, for a resolved section `model` whose weights have these names."""
+        zeros, sizes = self.zeros(model), self.sizes(model)
+        for ours, theirs in self.outside.items():
+            if ours in own or ours.rpartition(".")[0] in zeros:
                 yield MappedWeight(ours, (theirs,), offset=self._offset(ours))
-        biases, sizes = self.biases(model), self.sizes(model)
         for number, (ours, theirs) in product(range(model["num_layers"]), self.modules.items()):
-            if ours in ("attention.q_norm", "attention.k_norm") and not model["qk_norm"]:
-                continue
-            if (number, ours) == (0, "attention_norm") and not model["first_norm"]:
-                continue
             names = (theirs,) if isinstance(theirs, str) else theirs
             heads = model["num_heads"] if self.by_head and ours == "attention.qkv" else None
-            for kind in ("weight", "bias") if ours in biases else ("weight",):
-                at = tuple(f"{self.layer.format(number)}.{name}.{kind}" for name in names)
-                own = f"blocks.{number}.{ours}.{kind}"
-                by = sizes.get(ours, ()), self.transposed, heads, self._offset(own)
-                yield MappedWeight(own, at, *by)
+            for kind in ("weight", "bias"):
+                name = f"blocks.{number}.{ours}.{kind}"
+                at = tuple(f"{self.layer.format(number)}.{one}.{kind}" for one in names)
+                if name in own or ours in zeros:
+                    by = sizes.get(ours, ()), self.transposed, heads, self._offset(name)
+                    yield MappedWeight(name, at, *by)
 
     def _offset(self, ours: str) -> float:
         return self.gain_offset if ours.endswith("norm.weight") else 0.0
 
     def weights(self, own: Mapping[str, Tensor], model: Model) -> Iterator[tuple[str, Tensor]]:
         """Its weights by their names, from those of a model. A bias that the model lacks is zeros."""
-        for row in self.rows(model):
+        for row in self.rows(model, own):
             value = own.get(row.ours)
             if value is None:
                 weight = own[row.ours.removesuffix("bias") + "weight"]

@@ -198,8 +198,9 @@ def load_weights(task: Task, published: Published) -> None:
     Raises:
         InputError: some are missing, left over, or of another shape.
     """
-    rows = list(published.architecture.rows(task.recipe.as_dict()["model"]))
     own, there = task.state_dict(), _renamed(published)
+    names = {name.removeprefix("model.") for name in own}
+    rows = list(published.architecture.rows(task.recipe.as_dict()["model"], names))
     wanted = {name for row in rows for name in row.theirs}
     tied = (
         {"lm_head.weight", "embed_out.weight", "decoder.weight"}

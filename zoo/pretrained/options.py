@@ -32,12 +32,6 @@ GATES = {
     "gelu_pytorch_tanh": "geglu_tanh", "gelu_fast": "geglu_tanh",
 }  # fmt: skip
 THEIR_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_pytorch_tanh"}
-OF_ATTENTION, OF_MLP = ("attention.qkv", "attention.out"), ("feed_forward.up", "feed_forward.down")
-HAVE_BIAS: dict[str, tuple[str, ...]] = {
-    "none": (), "qkv": OF_ATTENTION[:1], "attention": OF_ATTENTION, "feed_forward": OF_MLP,
-    "all": OF_ATTENTION + OF_MLP,
-}  # fmt: skip
-"""The modules with a bias, by the value of `bias`."""
 LAYER_TYPES = "full_attention", "sliding_attention"
 """Names of layers without and with a window."""
 ORIGINAL = "original_max_position_embeddings"
@@ -178,6 +172,14 @@ def sliding_layers(config: Config, width: int | None, sliding: Sequence[bool]) -
     return sliding
 
 
+def but_every(config: Config, key: str, model: Model, first: int) -> list[bool]:
+    """Whether each layer, numbered from `first`, is not one in so many as a key says."""
+    turn = config.take(key)
+    if turn < 1:
+        config.problem(key, f"{turn} is not a number of layers")
+    return [layer % max(turn, 1) > 0 for layer in range(first, model["num_layers"] + first)]
+
+
 def windows(width: int | None, sliding: Sequence[bool]) -> int | list[int | None] | None:
     """The sliding window of all layers, or that of each."""
     pattern = [width if one else None for one in sliding]
@@ -222,6 +224,13 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
     given |= {ORIGINAL: original} if own else {}
     longest = length if scaling == "none" else max(length, int(original * factor))
     return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}
+
+
+def layer_types(model: Model) -> tuple[int | None, list[str]]:
+    """The window, if any layer has one, and the type of each layer."""
+    widths = of_layers(model["window"], model)
+    width = next((one for one in widths if one is not None), None)
+    return width, [LAYER_TYPES[one is not None] for one in widths]
 
 
 def write_ropes(model: Model, length: int) -> dict[str, Any]:

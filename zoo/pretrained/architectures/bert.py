@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.pretrained.architecture import MODULES, Architecture, Model, usual
+from zoo.pretrained.architecture import Architecture, Model, usual
 from zoo.pretrained.config import Config
 from zoo.pretrained.options import (
     GATES,
-    HAVE_BIAS,
     LAYER_TYPES,
     SIZE_NAMES,
     SIZES,
@@ -19,8 +18,9 @@ from zoo.pretrained.options import (
     activation,
     any_value,
     biases,
+    but_every,
     in_turns,
-    of_layers,
+    layer_types,
     one_width,
     own_heads,
     rope_by_window,
@@ -36,12 +36,8 @@ def read_modernbert(config: Config, model: Model) -> Model:
     thetas = dict(zip(LAYER_TYPES, ("global_rope_theta", "local_rope_theta"), strict=True))
     of_types = ropes(config, thetas, LAYER_TYPES)
     # Half of it on each side, and the token itself.
-    width, turn = config.take("local_attention") // 2 + 1, config.take("global_attn_every_n_layers")
-    if turn < 1:
-        config.problem("global_attn_every_n_layers", f"{turn} is not a number of layers")
-    sliding = sliding_layers(
-        config, width, [layer % max(turn, 1) > 0 for layer in range(model["num_layers"])]
-    )
+    width = config.take("local_attention") // 2 + 1
+    sliding = sliding_layers(config, width, but_every(config, "global_attn_every_n_layers", model, 0))
     gate, bias = activation(config, "hidden_activation", GATES), biases(config)
     # The head is not apart from the layers here.
     if activation(config, "classifier_activation", GATES) != gate:
@@ -58,31 +54,12 @@ def read_modernbert(config: Config, model: Model) -> Model:
 
 
 def write_modernbert(model: Model, length: int) -> dict[str, Any]:
-    widths, gate = of_layers(model["window"], model), THEIR_GATES[model["activation"]]
-    width = next((one for one in widths if one is not None), 1)
+    (width, kinds), gate = layer_types(model), THEIR_GATES[model["activation"]]
     return {
         "hidden_activation": gate, "classifier_activation": gate, "classifier_bias": model["bias"] == "all",
-        "norm_bias": model["norm_bias"], "local_attention": 2 * (width - 1),
-        "layer_types": [LAYER_TYPES[one is not None] for one in widths],
+        "norm_bias": model["norm_bias"], "layer_types": kinds, "local_attention": 2 * ((width or 1) - 1),
         **write_biases(model), **write_ropes(model, length),
     }  # fmt: skip
-
-
-def modernbert_outside(model: Model) -> dict[str, str]:
-    norms = {"embedding_norm": "model.embeddings.norm", "final_norm": "model.final_norm",
-             "head_transform.norm": "head.norm"}  # fmt: skip
-    kinds = ("weight", "bias") if model["norm_bias"] else ("weight",)
-    dense = ("weight", "bias") if model["bias"] == "all" else ("weight",)
-    return {
-        "tokens.weight": "model.embeddings.tok_embeddings.weight", "head.weight": "decoder.weight",
-        "head_bias": "decoder.bias",
-        **{f"head_transform.dense.{kind}": f"head.dense.{kind}" for kind in dense},
-        **{f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in norms.items() for kind in kinds},
-    }  # fmt: skip
-
-
-def modernbert_biases(model: Model) -> tuple[str, ...]:
-    return HAVE_BIAS[model["bias"]] + (MODULES[:2] if model["norm_bias"] else ())
 
 
 MODERNBERT = Architecture(
@@ -108,9 +85,15 @@ MODERNBERT = Architecture(
         "norm_bias": any_value, "head_dim": own_heads, "window": one_width,
     },
     encoding=rope_by_window,
-    outside=modernbert_outside,
+    outside={
+        "tokens.weight": "model.embeddings.tok_embeddings.weight", "head.weight": "decoder.weight",
+        "head_bias": "decoder.bias", "head_transform.dense.weight": "head.dense.weight",
+        "head_transform.dense.bias": "head.dense.bias", "head_transform.norm.weight": "head.norm.weight",
+        "head_transform.norm.bias": "head.norm.bias", "final_norm.weight": "model.final_norm.weight",
+        "final_norm.bias": "model.final_norm.bias", "embedding_norm.weight": "model.embeddings.norm.weight",
+        "embedding_norm.bias": "model.embeddings.norm.bias",
+    },
     layer="model.layers.{}",
     modules=usual("attn_norm", "mlp_norm", "attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo"),
     prefix="model.",
-    biases=modernbert_biases,
 )  # fmt: skip

@@ -33,6 +33,7 @@ NAMES = {
 }  # fmt: skip
 # Zeros stand for every bias and offset that is not there.
 BIASES = {"bias": any_value, "norm_bias": any_value}
+WITH_BIAS = (*MODULES, "embedding_norm", "final_norm")
 
 
 def read_gpt2(config: Config, model: Model) -> Model:
@@ -78,6 +79,7 @@ GPT2 = Architecture(
     layer="transformer.h.{}",
     modules=usual("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
     prefix="transformer.",
+    zeros=lambda model: WITH_BIAS,
     transposed=True,
     buffers=("attn.bias", "attn.masked_bias"),
 )  # fmt: skip
@@ -98,8 +100,8 @@ def write_neox(model: Model, length: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def neox_biases(model: Model) -> list[str]:
-    return [one for one in MODULES if model["bias"] != "feed_forward" or "attention." not in one]
+def neox_zeros(model: Model) -> list[str]:
+    return [one for one in WITH_BIAS if model["bias"] != "feed_forward" or "attention." not in one]
 
 
 GPT_NEOX = Architecture(
@@ -127,7 +129,7 @@ GPT_NEOX = Architecture(
         "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
     prefix="gpt_neox.",
-    biases=neox_biases,
+    zeros=neox_zeros,
     by_head=True,
     buffers=("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"),
 )  # fmt: skip
@@ -167,6 +169,7 @@ BLOOM = Architecture(
         "self_attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
     prefix="transformer.",
+    zeros=lambda model: WITH_BIAS,
     by_head=True,
 )  # fmt: skip
 
@@ -208,5 +211,4 @@ MPT = Architecture(
     layer="transformer.blocks.{}",
     modules=usual("norm_1", "norm_2", "attn.Wqkv", "attn.out_proj", "ffn.up_proj", "ffn.down_proj"),
     prefix="transformer.",
-    biases=lambda model: (),
 )  # fmt: skip

@@ -18,7 +18,6 @@ from zoo.pretrained.architecture import Architecture, Condition, Model
 from zoo.pretrained.config import NONE, NUMBER, Config
 from zoo.pretrained.options import (
     GATES,
-    HAVE_BIAS,
     LAYER_TYPES,
     SIZE_NAMES,
     SIZES,
@@ -27,9 +26,11 @@ from zoo.pretrained.options import (
     activation,
     any_value,
     biases,
+    but_every,
     called,
     head_width,
     in_turns,
+    layer_types,
     of_layers,
     one_width,
     own_heads,
@@ -112,7 +113,6 @@ LLAMA = Architecture(
         "attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm",
     },
     prefix="model.",
-    biases=lambda model: HAVE_BIAS[model["bias"]],
     sizes=sizes,
 )  # fmt: skip
 
@@ -154,9 +154,7 @@ def read_qwen(config: Config, model: Model) -> Model:
 
 def write_windows(model: Model, length: int) -> dict[str, Any]:
     """With a window in layers of the model's choice."""
-    widths = of_layers(model["window"], model)
-    width = next((one for one in widths if one is not None), None)
-    kinds = [LAYER_TYPES[one is not None] for one in widths]
+    width, kinds = layer_types(model)
     window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
     return write(model, length) | window
 
@@ -235,10 +233,7 @@ def read_gemma3(config: Config, model: Model) -> Model:
         ropes(config, thetas, ("full_attention",)),
         config.take("sliding_window", kind=(int, NONE)),
     )
-    turn, layers = config.take("sliding_window_pattern"), range(1, model["num_layers"] + 1)
-    if turn < 1:
-        config.problem("sliding_window_pattern", f"{turn} is not a number of layers")
-    sliding = sliding_layers(config, width, [layer % max(turn, 1) > 0 for layer in layers])
+    sliding = sliding_layers(config, width, but_every(config, "sliding_window_pattern", model, 1))
     given = read(config, model, in_turns([of_types[LAYER_TYPES[one]] for one in sliding]))
     scalar = config.take("query_pre_attn_scalar", kind=NUMBER)
     if scalar <= 0:
