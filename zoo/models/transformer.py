@@ -212,8 +212,12 @@ class Transformer(nn.Module):
         hidden = self.hidden(tokens, keep, cache, positions, documents)
         if targets is not None:
             weight = self.tokens.weight if self.head is None else self.head.weight
-            loss = summed_loss if reduction == "sum" else losses
-            return loss(self.head_transform(hidden), weight, targets, self.head_bias)
+            hidden = self.head_transform(hidden)
+            if self.head_bias is not None:
+                # One more column, and more zeros so that the width stays a multiple of 8 for fast products.
+                weight = torch.cat((weight, F.pad(self.head_bias[:, None], (0, 7))), 1)
+                hidden = F.pad(hidden, (0, 8), value=1.0)
+            return (summed_loss if reduction == "sum" else losses)(hidden, weight, targets)
         return self.unembed(hidden if wanted is None else hidden[wanted])
 
     def unembed(self, hidden: Tensor) -> Tensor:

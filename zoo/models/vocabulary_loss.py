@@ -22,25 +22,24 @@ SLICE_ELEMENTS = 2**19
 """Logits in float32 at a time on a CPU, which stay in its cache."""
 
 
-def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor, bias_V: Tensor | None = None) -> Tensor:
+def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
     """The sum of the losses in nats of `hidden` [...,E] at `targets` [...], int64, as a scalar in float32 (in
     float64 for such inputs). Logits and their gradients are as under autocast, softmax and sums in float32.
-    `bias_V` is added to the logits.
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         # The weight stays in float32, as its gradient is the sum over all tokens.
         hidden = hidden.to(torch.get_autocast_dtype(device))
     learns = torch.is_grad_enabled() and (hidden.requires_grad or weight_VE.requires_grad)
-    return _summed_loss(hidden.flatten(0, -2), weight_VE, bias_V, targets.flatten(), learns)[0]
+    return _summed_loss(hidden.flatten(0, -2), weight_VE, targets.flatten(), learns)[0]
 
 
-def losses(hidden: Tensor, weight_VE: Tensor, targets: Tensor, bias_V: Tensor | None = None) -> Tensor:
+def losses(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
     """The loss in nats of `hidden` [...,E] at each of `targets` [...], 0 where nothing is scored. For
     evaluation: where gradients are asked for, all logits are kept after all."""
     part = max(1, part_elements(hidden.device.type) // weight_VE.shape[0])
     of_parts = [
-        token_losses(F.linear(some, weight_VE, bias_V), wanted)
+        token_losses(F.linear(some, weight_VE), wanted)
         for some, wanted in zip(hidden.flatten(0, -2).split(part), targets.flatten().split(part), strict=True)
     ]
     return torch.cat(of_parts).view_as(targets)
@@ -62,9 +61,9 @@ def part_elements(device: str) -> int:
 # An operator of its own, so that torch.compile leaves it as it is.
 @torch.library.custom_op("zoo::summed_loss", mutates_args=())
 def _summed_loss(
-    hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor | None, targets_N: Tensor, learns: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss, and the gradients of hidden states, weight and bias by it; empty if nothing learns.
+    hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss, and the gradients of hidden states and weight by it; empty if nothing learns.
 
     Products are in the precision of the hidden states."""
     weight_VE = weight_VE.to(hidden_NE.dtype)
@@ -74,7 +73,6 @@ def _summed_loss(
     total = hidden_NE.new_zeros((), dtype=wide)
     dgiven = torch.empty_like(given) if learns else given.new_empty(0)
     dweight = torch.empty_like(weight_VE, dtype=wide) if learns else given.new_empty(0, dtype=wide)
-    dbias = dweight.new_zeros(0 if bias_V is None or not learns else len(bias_V))
     vocabulary = weight_VE.shape[0]
     device = hidden_NE.device.type
     part = max(1, part_elements(device) // vocabulary)
@@ -83,8 +81,6 @@ def _summed_loss(
     for start in range(0, len(given), part):
         some = slice(start, start + part)
         logits = given[some] @ weight_VE.T
-        if bias_V is not None:
-            logits += bias_V
         for first in range(0, len(logits), step):
             piece = logits[first : first + step]
             wanted = rows[some][first : first + step, None]
@@ -101,35 +97,31 @@ def _summed_loss(
             of_part = logits.T @ given[some]
             # The first part needs neither zeros nor a sum.
             dweight.add_(of_part) if start else dweight.copy_(of_part)
-            if bias_V is not None:
-                dbias += logits.sum(0, dtype=wide)
     if not len(given):
         dweight.zero_()
     if not learns:
-        return total, dgiven, dweight, dbias
+        return total, dgiven, dweight
     dhidden = torch.zeros_like(hidden_NE)
     dhidden[scored] = dgiven
-    return total, dhidden, dweight, dbias
+    return total, dhidden, dweight
 
 
 @_summed_loss.register_fake
-def _(hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor | None, targets_N: Tensor, learns: bool):
+def _(hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool):
     wide = torch.promote_types(hidden_NE.dtype, torch.float32)
     dhidden = torch.empty_like(hidden_NE) if learns else hidden_NE.new_empty(0)
     dweight = torch.empty_like(weight_VE, dtype=wide) if learns else hidden_NE.new_empty(0, dtype=wide)
-    dbias = dweight.new_empty(0 if bias_V is None or not learns else len(bias_V))
-    return hidden_NE.new_empty((), dtype=wide), dhidden, dweight, dbias
+    return hidden_NE.new_empty((), dtype=wide), dhidden, dweight
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.has_bias = inputs[2] is not None
     ctx.save_for_backward(*output[1:])
     ctx.mark_non_differentiable(*output[1:])
 
 
 def _gradients(ctx: Any, dloss: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    dhidden, dweight, dbias = ctx.saved_tensors
-    return dhidden * dloss, dweight * dloss, dbias * dloss if ctx.has_bias else None, None, None
+    dhidden, dweight = ctx.saved_tensors
+    return dhidden * dloss, dweight * dloss, None, None
 
 
 _summed_loss.register_autograd(_gradients, setup_context=_save)
