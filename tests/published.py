@@ -67,6 +67,7 @@ PUBLISHED = {
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
     "llama with some biases": ("Llama", {**GROUPED, "mlp_bias": True}),
     "gpt2": ("GPT2", GPT2),
+    "bert": ("Bert", {**COMMON, "max_position_embeddings": 64}),
     "modernbert": (
         "ModernBert",
         {
@@ -91,7 +92,7 @@ PUBLISHED = {
     ),
 }
 """By name: the architecture and its configuration. BLOOM and MPT have 6 heads, not a power of two."""
-HEADS = {"GPT2": "GPT2LMHeadModel", "ModernBert": "ModernBertForMaskedLM"}
+HEADS = {"GPT2": "GPT2LMHeadModel", "ModernBert": "ModernBertForMaskedLM", "Bert": "BertForMaskedLM"}
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 

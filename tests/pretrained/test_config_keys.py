@@ -38,6 +38,7 @@ SIZES = {
                           "sliding_window_pattern": 3},
     "Olmo2ForCausalLM": GROUPED,
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
+    "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
     "GPT2LMHeadModel": {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LONG,
@@ -105,6 +106,8 @@ VALUES = {
     "hidden_act": ["swish", "gelu", "relu"],
     "hidden_activation": ["gelu", "silu", "relu"],
     "classifier_activation": ["silu", "gelu_new"],
+    "type_vocab_size": [1, 0],
+    "position_embedding_type": ["relative_key"],
     "query_pre_attn_scalar": [40, 0],
     "activation_function": ["gelu", "gelu_fast", "relu", "silu"],
     "attn_config": [{key: value} for key, value in ATTENTION.items()],

@@ -68,6 +68,10 @@ NATIVE = {
         "model.activation=geglu", "model.window=[null, 5]",
         "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}",
     ),
+    "BERT, longer table": (
+        "model.norm_position=post", "model.head_transform=true", "model.embedding_norm=with_positions",
+        "model.bias=all", "model.encoding={name: learned, table_length: 64}",
+    ),
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",
@@ -121,7 +125,7 @@ def assert_same(model, task, lengths):
 
 @pytest.mark.parametrize("title", NATIVE)
 def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(title, checkpoint, tmp_path):
-    place, task = checkpoint(*NATIVE[title], kind="masked" if title.startswith("ModernBERT") else "text")
+    place, task = checkpoint(*NATIVE[title], kind="masked" if "BERT" in title else "text")
     exported = export(place, tmp_path / "out", "hf")
     assert exported.architecture == title.split(",")[0] and exported.difference < 1e-4
     auto = AutoModelForCausalLM if task.model.causal else AutoModelForMaskedLM

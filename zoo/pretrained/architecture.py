@@ -47,6 +47,7 @@ class MappedWeight:
         heads: where queries, keys and values lie together head by head, the number of heads: [H,3,D,...]
             there is [3,H,D,...] here.
         offset: what is added to a gain that is kept as its distance from 1.
+        adds_row: it is the first, with the first row of the second added to each of its rows.
     """
 
     ours: str
@@ -55,11 +56,14 @@ class MappedWeight:
     transposed: bool = False
     heads: int | None = None
     offset: float = 0.0
+    adds_row: bool = False
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The zoo's weight from the architecture's."""
         import torch  # the tables themselves are read without it
 
+        if self.adds_row:
+            return parts[0] + parts[1][0]
         value = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
         if self.transposed and value.dim() == 2:
             value = value.T
@@ -69,6 +73,8 @@ class MappedWeight:
 
     def split(self, value: Tensor) -> list[Tensor]:
         """The architecture's weights from the zoo's: the inverse of `join`."""
+        if self.adds_row:
+            return [value.contiguous(), value.new_zeros(1, value.shape[1])]
         if self.heads is not None:
             value = value.unflatten(0, (3, self.heads, -1)).transpose(0, 1).flatten(0, 2)
         if self.transposed and value.dim() == 2:
@@ -103,7 +109,7 @@ class Architecture:
         takes: values that other keys of `model` may have, or a test of them. A key in none of `names`, `kept`
             and `takes` must have its default.
         encoding: returns the reason why it cannot hold the encoding of a model; None where it can.
-        outside: the names of the weights outside the layers, by ours.
+        outside: the names of the weights outside the layers, by ours; of two, `adds_row` of `MappedWeight`.
         layer: the name of layer {}.
         modules: the names of the modules of a layer, by ours; several where one weight here holds them.
         zeros: the modules, by ours, that have a bias of zeros where a given `model` has none.
@@ -125,7 +131,7 @@ class Architecture:
     write_own: Callable[[Model, int], dict[str, Any]]
     takes: Mapping[str, Condition]
     encoding: Callable[[Model], str | None]
-    outside: Mapping[str, str]
+    outside: Mapping[str, str | tuple[str, str]]
     layer: str
     modules: Mapping[str, str | tuple[str, ...]]
     prefix: str
@@ -154,7 +160,8 @@ class Architecture:
         zeros, sizes = self.zeros(model), self.sizes(model)
         for ours, theirs in self.outside.items():
             if ours in own or ours.rpartition(".")[0] in zeros:
-                yield MappedWeight(ours, (theirs,), offset=self._offset(ours))
+                names = (theirs,) if isinstance(theirs, str) else theirs
+                yield MappedWeight(ours, names, offset=self._offset(ours), adds_row=len(names) > 1)
         for number, (ours, theirs) in product(range(model["num_layers"]), self.modules.items()):
             names = (theirs,) if isinstance(theirs, str) else theirs
             heads = model["num_heads"] if self.by_head and ours == "attention.qkv" else None
@@ -187,7 +194,7 @@ class Architecture:
         takes = {key: (value,) for key, value in kept.items()} | dict(self.takes)
         found = []
         for key, option in schema.ModelConfig.model_fields.items():
-            if key in IN_ALL or (key in self.names and key not in takes):
+            if key not in takes and (key in IN_ALL or key in self.names):
                 continue
             taken, value = takes.get(key, (option.default,)), model.get(key, option.default)
             if not (taken(value, model) if callable(taken) else value in taken):

@@ -28,7 +28,7 @@ NO_CHANGE = {
     "use_cache", "verbose", "cache_implementation", "_sliding_window_pattern", "classifier_pooling",
     "cls_token_id", "deterministic_flash_attn", "embedding_dropout", "initializer_cutoff_factor",
     "mlp_dropout", "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index",
-    "sparse_prediction",
+    "sparse_prediction", "attention_probs_dropout_prob", "hidden_dropout_prob",
 }  # fmt: skip
 """Keys that concern training, other heads, storage or speed; or that only some architectures read."""
 REQUIRED: Any = object()

@@ -203,7 +203,7 @@ def load_weights(task: Task, published: Published) -> None:
     rows = list(published.architecture.rows(task.recipe.as_dict()["model"], names))
     wanted = {name for row in rows for name in row.theirs}
     tied = (
-        {"lm_head.weight", "embed_out.weight", "decoder.weight"}
+        {one + ".weight" for one in ("lm_head", "embed_out", "decoder", "cls.predictions.decoder")}
         if task.recipe.model.tie_embeddings
         else set()
     )
@@ -217,6 +217,7 @@ def load_weights(task: Task, published: Published) -> None:
         for row in () if problems else rows:
             target = own[f"model.{row.ours}"]
             parts = [_read_tensor(*there[name]) for name in row.theirs]
+            parts[1:] = [part[:1] for part in parts[1:]] if row.adds_row else parts[1:]
             shapes = [list(part.shape) for part in parts]
             expected = [list(part.shape) for part in row.split(target)]
             if shapes == expected:
@@ -269,5 +270,8 @@ def _origin(published: Published) -> dict[str, Any]:
 def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
     """The file and the name there of each weight, by its name with the prefix of the architecture."""
     prefix = published.architecture.prefix
-    base_alone = not any(name.startswith(prefix) for name in published.files)
-    return {prefix + name if base_alone else name: (file, name) for name, file in published.files.items()}
+    begin = "" if any(name.startswith(prefix) for name in published.files) else prefix
+    named = {begin + name: (file, name) for name, file in published.files.items()}
+    # Norms of the first BERT are still called as in TensorFlow.
+    older = ("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")
+    return {name.replace(*older[0]).replace(*older[1]): file for name, file in named.items()}

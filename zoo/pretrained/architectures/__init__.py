@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
-from zoo.pretrained.architectures.bert import MODERNBERT
+from zoo.pretrained.architectures.bert import BERT, MODERNBERT
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
 from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 
@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "BloomForCausalLM": BLOOM,
     "MptForCausalLM": MPT,
     "ModernBertForMaskedLM": MODERNBERT,
+    "BertForMaskedLM": BERT,
 }
 """Each by its name in `config.json`; the names of their base models end with `Model`."""
 

@@ -14,41 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from zoo.pretrained import options
 from zoo.pretrained.architecture import Architecture, Condition, Model
 from zoo.pretrained.config import NONE, NUMBER, Config
-from zoo.pretrained.options import (
-    GATES,
-    LAYER_TYPES,
-    SIZE_NAMES,
-    SIZES,
-    THEIR_GATES,
-    WHOLE_ROPE,
-    activation,
-    any_value,
-    biases,
-    but_every,
-    called,
-    head_width,
-    in_turns,
-    layer_types,
-    of_layers,
-    one_width,
-    own_heads,
-    root_of_integer,
-    rope,
-    rope_by_window,
-    ropes,
-    sliding_layers,
-    windows,
-    write_biases,
-    write_rope,
-    write_ropes,
-)  # fmt: skip
 
 NO_BIASES = {
-    **SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu", "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "rope_parameters": None,
-    "rope_scaling": None,
+    **options.SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu",
+    "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0,
+    "rope_parameters": None, "rope_scaling": None,
 }  # fmt: skip
 OF_LAYER = {
     "attention.qkv": tuple(f"self_attn.{one}_proj" for one in "qkv"), "attention.out": "self_attn.o_proj",
@@ -62,29 +35,29 @@ def read(config: Config, model: Model, encoding: Any = None) -> Model:
     kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
     key = "hidden_act" if "hidden_act" in config.defaults else "hidden_activation"
     return {
-        "encoding": encoding or rope(config, config.take("rope_theta", kind=NUMBER)),
+        "encoding": encoding or options.rope(config, config.take("rope_theta", kind=NUMBER)),
         "num_kv_heads": None if kv_heads == heads else kv_heads,
         "head_dim": None if heads and head_dim == model["d_model"] / heads else head_dim,
-        "activation": activation(config, key, GATES),
-        "bias": model.get("bias", biases(config)),
+        "activation": options.activation(config, key, options.GATES),
+        "bias": model.get("bias", options.biases(config)),
     }
 
 
 def write(model: Model, length: int) -> dict[str, Any]:
     encoding = model["encoding"]
-    if called(encoding) == "interleave":
+    if options.called(encoding) == "interleave":
         encoding = next(one for one in encoding["pattern"] if one["name"] != "none")
     return {
         "num_key_value_heads": model["num_kv_heads"] or model["num_heads"],
-        "head_dim": head_width(model),
-        "hidden_act": THEIR_GATES[model["activation"]],
-        **write_biases(model),
-        **write_rope(model, encoding, length),
+        "head_dim": options.head_width(model),
+        "hidden_act": options.THEIR_GATES[model["activation"]],
+        **options.write_biases(model),
+        **options.write_rope(model, encoding, length),
     }
 
 
 def sizes(model: Model) -> dict[str, tuple[int, ...]]:
-    width, groups = head_width(model), model["num_kv_heads"] or model["num_heads"]
+    width, groups = options.head_width(model), model["num_kv_heads"] or model["num_heads"]
     qkv = (model["num_heads"] * width, groups * width, groups * width)
     return {"attention.qkv": qkv, "feed_forward.up": (model["d_ff"], model["d_ff"])}
 
@@ -93,17 +66,17 @@ LLAMA = Architecture(
     title="Llama",
     model_type="llama",
     defaults=NO_BIASES | {"attention_bias": False, "mlp_bias": False},
-    names=SIZE_NAMES,
+    names=options.SIZE_NAMES,
     length=("max_position_embeddings",),
     kept={"norm": "rmsnorm"},
     read_own=read,
     write_own=write,
     takes={
-        "activation": tuple(THEIR_GATES), "num_kv_heads": any_value, "head_dim": any_value,
-        "bias": ("none", "attention", "feed_forward", "all"),
-        "norm_bias": any_value,  # RMSNorm has none
+        "activation": tuple(options.THEIR_GATES), "num_kv_heads": options.any_value,
+        "head_dim": options.any_value, "bias": ("none", "attention", "feed_forward", "all"),
+        "norm_bias": options.any_value,  # RMSNorm has none
     },
-    encoding=WHOLE_ROPE,
+    encoding=options.WHOLE_ROPE,
     outside={
         "tokens.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight",
         "head.weight": "lm_head.weight",
@@ -148,13 +121,13 @@ def read_qwen(config: Config, model: Model) -> Model:
     used, first = config.take("use_sliding_window", kind=bool), config.take("max_window_layers")
     width, layers = config.take("sliding_window", kind=(int, NONE)), model["num_layers"]
     width = width if used else None
-    sliding = sliding_layers(config, width, [layer >= first for layer in range(layers)])
-    return read(config, model) | {"window": windows(width, sliding)}
+    sliding = options.sliding_layers(config, width, [layer >= first for layer in range(layers)])
+    return read(config, model) | {"window": options.windows(width, sliding)}
 
 
 def write_windows(model: Model, length: int) -> dict[str, Any]:
     """With a window in layers of the model's choice."""
-    width, kinds = layer_types(model)
+    width, kinds = options.layer_types(model)
     window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
     return write(model, length) | window
 
@@ -166,7 +139,7 @@ OF_QWEN = NO_BIASES | {
 QWEN2 = kin(
     "Qwen2",
     OF_QWEN,
-    {"bias": ("qkv",), "head_dim": own_heads, "window": one_width},
+    {"bias": ("qkv",), "head_dim": options.own_heads, "window": options.one_width},
     kept={"bias": "qkv"},
     read_own=read_qwen,
     write_own=write_windows,
@@ -174,7 +147,7 @@ QWEN2 = kin(
 QWEN3 = kin(
     "Qwen3",
     OF_QWEN | {"head_dim": 128, "attention_bias": False},
-    {"bias": ("none", "attention"), "window": one_width},
+    {"bias": ("none", "attention"), "window": options.one_width},
     kept={"qk_norm": True},
     read_own=read_qwen,
     write_own=write_windows,
@@ -192,25 +165,26 @@ def read_smollm3(config: Config, model: Model) -> Model:
         config.problem(key, f"{config.values[key]} for {layers} layers")
     used = config.take("use_sliding_window", kind=bool)
     width = config.take("sliding_window", kind=(int, NONE))
-    given["window"] = windows(width, sliding_layers(config, width, [used and not one for one in rotary]))
-    given["encoding"] = in_turns([given["encoding"] if one else {"name": "none"} for one in rotary])
+    sliding = options.sliding_layers(config, width, [used and not one for one in rotary])
+    given["window"] = options.windows(width, sliding)
+    given["encoding"] = options.in_turns([given["encoding"] if one else {"name": "none"} for one in rotary])
     return given
 
 
 def write_smollm3(model: Model, length: int) -> dict[str, Any]:
-    rotary = [int(one["name"] != "none") for one in of_layers(model["encoding"]["pattern"], model)]
+    rotary = [int(one["name"] != "none") for one in options.of_layers(model["encoding"]["pattern"], model)]
     return write_windows(model, length) | {"no_rope_layers": rotary}
 
 
 def rope_or_none(model: Model) -> str | None:
     """A test for an encoding that is one rope in some layers and none in the others."""
     encoding = model["encoding"]
-    if called(encoding) != "interleave" or isinstance(encoding, list):
-        return f"encoding is {called(encoding)}"
+    if options.called(encoding) != "interleave" or isinstance(encoding, list):
+        return f"encoding is {options.called(encoding)}"
     rotary = [one for one in encoding["pattern"] if one["name"] != "none"]
     if not rotary or any(one != rotary[0] for one in rotary):
         return "its layers are not one rope and none"
-    return WHOLE_ROPE({"encoding": rotary[0]})
+    return options.WHOLE_ROPE({"encoding": rotary[0]})
 
 
 SMOLLM3 = kin(
@@ -219,7 +193,7 @@ SMOLLM3 = kin(
         "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2e6, "use_sliding_window": False,
         "sliding_window": None, "layer_types": None, "no_rope_layers": None, "no_rope_layer_interval": 4,
     },
-    {"bias": ("none", "attention"), "head_dim": own_heads, "window": one_width},
+    {"bias": ("none", "attention"), "head_dim": options.own_heads, "window": options.one_width},
     read_own=read_smollm3,
     write_own=write_smollm3,
     encoding=rope_or_none,
@@ -229,45 +203,44 @@ SMOLLM3 = kin(
 def read_gemma3(config: Config, model: Model) -> Model:
     """Layers with a window have a rotary embedding of their own."""
     thetas = {"full_attention": "rope_theta", "sliding_attention": "rope_local_base_freq"}
-    of_types, width = (
-        ropes(config, thetas, ("full_attention",)),
-        config.take("sliding_window", kind=(int, NONE)),
-    )
-    sliding = sliding_layers(config, width, but_every(config, "sliding_window_pattern", model, 1))
-    given = read(config, model, in_turns([of_types[LAYER_TYPES[one]] for one in sliding]))
+    of_types = options.ropes(config, thetas, ("full_attention",))
+    width = config.take("sliding_window", kind=(int, NONE))
+    sliding = options.but_every(config, "sliding_window_pattern", model, 1)
+    sliding = options.sliding_layers(config, width, sliding)
+    given = read(config, model, options.in_turns([of_types[options.LAYER_TYPES[one]] for one in sliding]))
     scalar = config.take("query_pre_attn_scalar", kind=NUMBER)
     if scalar <= 0:
         config.problem("query_pre_attn_scalar", f"{scalar} has no root to divide by")
-    own = scalar <= 0 or scalar == head_width(model | given)
+    own = scalar <= 0 or scalar == options.head_width(model | given)
     return given | {
-        "window": windows(width, sliding), "attention_scale": None if own else scalar**-0.5,
+        "window": options.windows(width, sliding), "attention_scale": None if own else scalar**-0.5,
     }  # fmt: skip
 
 
 def write_gemma3(model: Model, length: int) -> dict[str, Any]:
     scale = model["attention_scale"]
-    given = write_windows(model | {"encoding": of_layers(model["encoding"], model)[0]}, length)
+    given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
     given["hidden_activation"] = given.pop("hidden_act")
-    given["query_pre_attn_scalar"] = head_width(model) if scale is None else round(scale**-2)
+    given["query_pre_attn_scalar"] = options.head_width(model) if scale is None else round(scale**-2)
     del given["use_sliding_window"]
-    return given | write_ropes(model, length)
+    return given | options.write_ropes(model, length)
 
 
 GEMMA3 = kin(
     "Gemma 3",
     {
-        **SIZES, "num_key_value_heads": 4, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        **options.SIZES, "num_key_value_heads": 4, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
         "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "attention_bias": False, "layer_types": None,
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6,
         "final_logit_softcapping": None, "attn_logit_softcapping": None, "use_bidirectional_attention": False,
         "rope_parameters": None, "rope_scaling": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
     },
-    {"bias": ("none", "attention"), "window": one_width, "attention_scale": root_of_integer},
+    {"bias": ("none", "attention"), "window": options.one_width, "attention_scale": options.root_of_integer},
     kept={"norm_position": "both", "qk_norm": True, "embedding_scale": "sqrt_d_model"},
     model_type="gemma3_text",
     read_own=read_gemma3,
     write_own=write_gemma3,
-    encoding=rope_by_window,
+    encoding=options.rope_by_window,
     modules=OF_LAYER | {
         "attention_norm": "input_layernorm", "attention_output_norm": "post_attention_layernorm",
         "feed_forward_norm": "pre_feedforward_layernorm",
