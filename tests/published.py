@@ -1,4 +1,4 @@
-"""Tiny decoders of all architectures that can be imported, as `transformers` saves them."""
+"""Tiny models of all architectures that can be imported, as `transformers` saves them."""
 
 import warnings
 
@@ -45,11 +45,46 @@ PUBLISHED = {
         "SmolLM3",
         {**GROUPED, "no_rope_layers": [1, 0, 1], "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0},
     ),
+    "gemma 3": (
+        "Gemma3",
+        {
+            **GROUPED,
+            "num_hidden_layers": 4,
+            "head_dim": 24,
+            "query_pre_attn_scalar": 40,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+            "attention_bias": True,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "olmo 2": ("Olmo2", {**GROUPED, "attention_bias": True}),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
     "llama with some biases": ("Llama", {**GROUPED, "mlp_bias": True}),
     "gpt2": ("GPT2", GPT2),
+    "bert": ("Bert", {**COMMON, "max_position_embeddings": 64}),
+    "modernbert": (
+        "ModernBert",
+        {
+            **COMMON,
+            "local_attention": 8,
+            "norm_bias": True,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "classifier_bias": True,
+            "layer_types": ["full_attention", *["sliding_attention"] * 2],
+            "pad_token_id": 0,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "cls_token_id": 0,
+            "sep_token_id": 0,
+        },
+    ),
     "bloom": ("Bloom", {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 3, "n_head": 6}),
     "mpt": (
         "Mpt",
@@ -57,7 +92,8 @@ PUBLISHED = {
     ),
 }
 """By name: the architecture and its configuration. BLOOM and MPT have 6 heads, not a power of two."""
-HEADS = {"GPT2": "GPT2LMHeadModel"}
+HEADS = {"GPT2": "GPT2LMHeadModel", "ModernBert": "ModernBertForMaskedLM", "Bert": "BertForMaskedLM"}
+CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 
 def publish(name, folder, **saving):
@@ -65,7 +101,7 @@ def publish(name, folder, **saving):
     kind, options = PUBLISHED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        config = getattr(transformers, f"{kind}Config")(**options)
+        config = getattr(transformers, CONFIGS.get(kind, f"{kind}Config"))(**options)
         torch.manual_seed(0)
         model = getattr(transformers, HEADS.get(kind, f"{kind}ForCausalLM"))(config).eval()
         for parameter in model.parameters():

@@ -8,7 +8,8 @@ import torch
 from zoo import registry
 from zoo.seeds import seed_of
 
-SETUPS = [("decoder", {}), ("encoder", {}), ("decoder", {"norm": "rmsnorm", "activation": "swiglu"})]
+SETUPS = [("decoder", {}), ("encoder", {}), ("decoder", {"norm": "rmsnorm", "activation": "swiglu"}),
+          ("encoder", {"norm_position": "post", "head_transform": True})]  # fmt: skip
 
 
 def of_the_rest(model):

@@ -15,25 +15,29 @@ def same(actual, expected, atol=1e-5):
 
 # Pairwise: every two options meet in some variant.
 VARIANTS = [
-    ("layernorm", "gelu", False, False),
-    ("layernorm", "swiglu", True, True),
-    ("rmsnorm", "gelu", True, True),
-    ("rmsnorm", "swiglu", False, True),
-    ("rmsnorm", "swiglu", True, False),
+    ("layernorm", "gelu", False, False, "pre", {}),
+    ("layernorm", "swiglu", True, True, "both", {"embedding_scale": "sqrt_d_model", "attention_scale": 0.2}),
+    ("rmsnorm", "gelu", True, True, "output", {}),
+    ("rmsnorm", "swiglu", False, True, "pre", {"first_norm": False}),
+    ("rmsnorm", "swiglu", "across_heads", False, "output", {}),
+    ("layernorm", "geglu", False, True, "post", {"head_transform": True, "bias": "all"}),
+    ("rmsnorm", "geglu_tanh", "across_heads", False, "both", {"head_transform": True}),
 ]
 
 
-@pytest.mark.parametrize(("norm", "activation", "qk_norm", "tie_embeddings"), VARIANTS)
-def test_every_variant_learns(norm, activation, qk_norm, tie_embeddings, model_of, tokens):
+@pytest.mark.parametrize(("norm", "activation", "qk_norm", "tied", "position", "others"), VARIANTS)
+def test_every_variant_learns(norm, activation, qk_norm, tied, position, others, model_of, tokens):
     model = model_of(
         "rope",
         large_weights=False,
         norm=norm,
         activation=activation,
         qk_norm=qk_norm,
-        tie_embeddings=tie_embeddings,
+        tie_embeddings=tied,
+        norm_position=position,
         num_kv_heads=2,
         dropout=0.1,
+        **others,
     ).train()
     row = tokens(4, 16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -76,14 +80,109 @@ def test_swiglu_has_as_many_parameters_as_gelu():
         assert 0 <= more < 3 * 8 * d_model
 
 
-def test_swiglu_is_the_formula():
+@pytest.mark.parametrize(
+    ("activation", "gate_of"),
+    [
+        ("swiglu", lambda pre: pre * pre.sigmoid()),
+        ("geglu", lambda pre: pre * torch.special.ndtr(pre)),
+        ("geglu_tanh", lambda pre: pre * (1.5957691216 * (pre + 0.044715 * pre**3)).sigmoid()),
+    ],
+)
+def test_a_gated_layer_is_the_formula(activation, gate_of):
     config = ModelConfig(
-        kind="decoder", encoding="none", d_model=8, num_layers=1, num_heads=1, activation="swiglu", d_ff=16
+        kind="decoder", encoding="none", d_model=8, num_layers=1, num_heads=1, activation=activation, d_ff=16
     )
     layer, x = FeedForward(config), torch.randn(3, 8)
     gate, up = layer.up.weight[:16], layer.up.weight[16:]
-    pre = x @ gate.T
-    same(layer(x), (pre * pre.sigmoid() * (x @ up.T)) @ layer.down.weight.T, atol=1e-6)
+    same(layer(x), (gate_of(x @ gate.T) * (x @ up.T)) @ layer.down.weight.T, atol=1e-6)
+
+
+def normed(module, x):
+    return F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
+
+
+SUBLAYERS = {
+    "pre": lambda x, f, part: x + f(normed(part("norm"), x)),
+    "output": lambda x, f, part: x + normed(part("output_norm"), f(x)),
+    "both": lambda x, f, part: x + normed(part("output_norm"), f(normed(part("norm"), x))),
+    "post": lambda x, f, part: normed(part("residual_norm"), x + f(x)),
+}
+
+
+@pytest.mark.parametrize("position", SUBLAYERS)
+def test_norms_stand_where_the_formula_has_them(position, model_of, tokens):
+    model = model_of("none", norm_position=position)
+    x, *_, wanted = model.hidden(tokens(2, 9), all_layers=True)
+    contexts, layer = model.encoding.contexts(2, 9, x.device)[0], model.encoding.layer(0)
+    for block in model.blocks:
+        for name, more in (("attention", (layer, contexts)), ("feed_forward", ())):
+            part = getattr(block, name)
+            place = {one: getattr(block, f"{name}_{one}") for one in ("norm", "output_norm", "residual_norm")}
+            x = SUBLAYERS[position](x, lambda x, part=part, more=more: part(x, *more), place.get)
+    same(wanted, x if position == "post" else normed(model.final_norm, x))
+    norms = {"pre": 2, "output": 2, "both": 4, "post": 2}[position] * 2 + (position != "post")
+    assert sum(name.endswith("norm.weight") for name, _ in model.named_parameters()) == norms
+
+
+def test_without_its_first_norm_attention_reads_the_token_vectors(model_of, tokens):
+    model, read = model_of("rope", first_norm=False), []
+    for block in model.blocks:
+        block.attention.register_forward_pre_hook(lambda module, given: read.append(given[0]))
+    x = model.hidden(tokens(1, 9), all_layers=True)
+    assert torch.equal(read[0], x[0]) and not torch.equal(read[1], x[1])
+
+
+# The parameters that multiply no query, and are therefore scaled as well.
+UNMULTIPLIED = {"transformer_xl": ("content_bias", "position_bias"), "deberta": ("queries",)}
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["rope", "alibi", "shaw", "cope", "path", "wall", "transformer_xl", "deberta",
+     {"name": "self_extend", "window": 4}],
+)  # fmt: skip
+def test_a_larger_attention_scale_is_that_of_larger_queries(encoding, model_of, tokens):
+    by_weights, by_scale = model_of(encoding), model_of(encoding, attention_scale=2 * 8**-0.5)
+    with torch.no_grad():
+        for block in by_weights.blocks:
+            block.attention.qkv.weight[:48] *= 2
+        for name, parameter in by_weights.named_parameters():
+            if name.endswith(UNMULTIPLIED.get(encoding if isinstance(encoding, str) else "", ("none",))):
+                parameter *= 2
+    same(by_scale(tokens(2, 17)), by_weights(tokens(2, 17)), atol=1e-4)
+
+
+def test_queries_and_keys_are_normalised_across_heads(model_of, tokens):
+    model, given = model_of("none", qk_norm="across_heads", num_kv_heads=2), []
+    attention = model.blocks[0].attention
+    attention.q_norm.register_forward_hook(lambda module, x, y: given.append((x[0], y)))
+    attention.k_norm.register_forward_hook(lambda module, x, y: given.append((x[0], y)))
+    model(tokens(1, 5))
+    for (x, y), width, gain in zip(given, (48, 16), (attention.q_norm, attention.k_norm), strict=False):
+        assert x.shape[-1] == len(gain.weight) == width
+        same(y, gain.weight * x / x.square().mean(-1, keepdim=True).add(2.0**-23).sqrt())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_transform_is_the_formula_in_logits_and_losses(tied, model_of, tokens):
+    model = model_of("none", "encoder", head_transform=True, bias="all", tie_embeddings=tied)
+    row = tokens(2, 9)
+    hidden = model.hidden(row)
+    dense, weight = model.head_transform.dense, (model.tokens if tied else model.head).weight
+    pre = normed(model.head_transform.norm, F.gelu(hidden @ dense.weight.T + dense.bias))
+    logits = pre @ weight.T + model.head_bias
+    same(model(row), logits)
+    each = F.cross_entropy(logits.flatten(0, 1), row.flatten(), reduction="none")
+    same(model(row, targets=row, reduction="none").flatten(), each)
+    same(model(row, targets=row), each.sum(), atol=1e-3)
+
+
+def test_token_vectors_are_scaled_before_and_normalised_after_positions_are_added(model_of, tokens):
+    options = {"embedding_scale": "sqrt_d_model", "embedding_norm": "with_positions"}
+    model, row = model_of("learned", **options), tokens(2, 9)
+    positions = model.encoding.slots[0][0].embed(torch.zeros(1, 9, 48), torch.arange(9))
+    expected = normed(model.embedding_norm, 48**0.5 * model.tokens(row) + positions)
+    same(model.hidden(row, all_layers=True)[0], expected)
 
 
 @pytest.mark.parametrize(("encoding", "groups"), [("rope", 1), ("alibi", 2), ("shaw", 3), ("fire", 2)])

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tokenizers import processors
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import zoo
 from zoo.cli import main
@@ -52,6 +52,25 @@ NATIVE = {
     "Qwen3, windows": (*ROPE, "model.qk_norm=true", "model.window=[6, null]"),
     "SmolLM3, windows": (
         *GATED, "model.encoding={name: interleave, pattern: [rope, none]}", "model.window=[6, null]",
+    ),
+    "Gemma 3, a base of its own in windows": (
+        "model.norm=rmsnorm", "model.activation=geglu_tanh", "model.norm_position=both", "model.qk_norm=true",
+        "model.embedding_scale=sqrt_d_model", "model.attention_scale=0.25", "model.window=[6, null]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, {name: rope, scaling: linear, "
+        "factor: 4}]}",
+    ),
+    "OLMo 2, grouped": (
+        *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
+        "model.bias=attention",
+    ),
+    "ModernBERT, every second layer": (
+        "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
+        "model.activation=geglu", "model.window=[null, 5]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}",
+    ),
+    "BERT, longer table": (
+        "model.norm_position=post", "model.head_transform=true", "model.embedding_norm=with_positions",
+        "model.bias=all", "model.encoding={name: learned, table_length: 64}",
     ),
     "GPT-NeoX, partial, in sequence": (
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
@@ -106,10 +125,11 @@ def assert_same(model, task, lengths):
 
 @pytest.mark.parametrize("title", NATIVE)
 def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(title, checkpoint, tmp_path):
-    place, task = checkpoint(*NATIVE[title])
+    place, task = checkpoint(*NATIVE[title], kind="masked" if "BERT" in title else "text")
     exported = export(place, tmp_path / "out", "hf")
     assert exported.architecture == title.split(",")[0] and exported.difference < 1e-4
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    auto = AutoModelForCausalLM if task.model.causal else AutoModelForMaskedLM
+    model = auto.from_pretrained(tmp_path / "out")
     assert type(model).__module__.startswith("transformers.")
     assert not (tmp_path / "out" / "modeling_zoo.py").exists()
     assert_same(model, task, (LENGTH, 4 * LENGTH))

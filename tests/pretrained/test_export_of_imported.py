@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import torch
 from published import TEXTS, publish
 from tokenizers import processors
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
 from zoo.data.text.tokenizer import train_tokenizer
 from zoo.pretrained.export import export
@@ -52,14 +53,20 @@ def special_tokens(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["qwen2 with windows", "smollm3", "pythia", "gpt2", "bloom"])
+@pytest.mark.parametrize(
+    "name",
+    ["qwen2 with windows", "smollm3", "gemma 3", "pythia", "neox with some biases", "gpt2", "bloom", "mpt",
+     "modernbert", "bert"],
+)  # fmt: skip
 def test_an_imported_model_is_exported_with_its_weights(name, here):
     theirs = publish(name, here / "published")
     export(import_model(read_published("published"), name="ours"), here / "out", "hf")
-    again = AutoModelForCausalLM.from_pretrained("out")
-    assert type(again) is type(theirs)
-    weights = again.state_dict()
-    assert all((weights[key] == value).all() for key, value in theirs.state_dict().items())
+    weights, exact = type(theirs).from_pretrained("out").state_dict(), name != "gemma 3"
+    for key, value in theirs.state_dict().items():
+        if name == "bert" and key.endswith(("position_embeddings.weight", "token_type_embeddings.weight")):
+            continue  # the first row of one is part of the other
+        # Gains are kept less 1, which rounds.
+        torch.testing.assert_close(weights[key], value, rtol=0, atol=0 if exact else 1e-7)
     card = (here / "out" / "README.md").read_text()
     assert "| imported from | published (" in card and "| tokens seen | unknown |" in card
     assert "datasets:" not in card

@@ -1,4 +1,4 @@
-"""Pretrained decoders become runs that compute what `transformers` does."""
+"""Pretrained models become runs that compute what `transformers` does."""
 
 import json
 import re
@@ -7,9 +7,11 @@ from itertools import pairwise
 import pytest
 import torch
 from published import PUBLISHED, TEXTS, VOCABULARY, publish
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import zoo
+from zoo.cli import main
 from zoo.contract.causality import decoded
 from zoo.data import open_data
 from zoo.data.text.tokenizer import train_tokenizer
@@ -20,10 +22,12 @@ from zoo.pretrained.import_model import import_model, read_published
 from zoo.recipe import read_recipe
 
 NEAR = 1e-5
+OLDER = {"weight": "gamma", "bias": "beta"}
 RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
-    "smollm3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
+    "smollm3", "gemma 3", "olmo 2", "pythia", "neox in sequence", "gpt2", "bloom", "mpt", "modernbert",
+    "bert",
 )  # fmt: skip
 
 
@@ -39,8 +43,9 @@ def test_logits_are_those_of_transformers(name, here):
     for length in (32, 60):  # trained on 32, or 64, or 2,048
         tokens = torch.randint(VOCABULARY, (2, length))
         torch.testing.assert_close(ours(tokens), theirs(tokens).logits, atol=NEAR, rtol=0)
-    by_token = decoded(ours, tokens[:, :20], 1)
-    torch.testing.assert_close(by_token, theirs(tokens[:, :20]).logits, atol=NEAR, rtol=0)
+    if ours.causal:
+        by_token = decoded(ours, tokens[:, :20], 1)
+        torch.testing.assert_close(by_token, theirs(tokens[:, :20]).logits, atol=NEAR, rtol=0)
     keep = torch.ones(2, 20, dtype=torch.bool)
     keep[0, :6] = False
     positions = {} if name in RELATIVE else {"position_ids": (keep.long().cumsum(1) - 1).clamp(min=0)}
@@ -64,6 +69,58 @@ def test_shards_and_half_precision_and_the_base_model_alone(here):
     gpt2.transformer.save_pretrained(here / "gpt2")
     base = zoo.load(import_model(read_published("gpt2"), name="gpt2_base"))
     assert all(torch.equal(a, b) for a, b in zip(base.parameters(), whole.parameters(), strict=True))
+
+
+def test_the_names_of_the_first_bert_are_read(here):
+    publish("bert", here / "published")
+    file = here / "published" / "model.safetensors"
+    weights = load_file(file)
+    older = {
+        re.sub("LayerNorm.(weight|bias)", lambda m: "LayerNorm." + OLDER[m[1]], name): value
+        for name, value in weights.items()
+    }
+    assert older.keys() != weights.keys()
+    older |= {f"bert.pooler.dense.{kind}": torch.zeros(64) for kind in ("weight", "bias")}
+    wanted = zoo.load(import_model(read_published("published"), name="wanted"))
+    save_file(older, file)
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
+
+
+def word_piece(place):
+    """The tokenizer of an uncased BERT, with its three special tokens around and in a text."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    tokenizer.save(str(place / "tokenizer.json"))
+    return tokenizer
+
+
+def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, cache, capsys):
+    publish("bert", here / "published")
+    tokenizer = word_piece(here / "published")
+    sets = ["data.name=sample", "data.documents=12", "data.words=60", f"data.cache={cache}"]
+    run = import_model(read_published("published"), "ours", sets)
+    source = open_data(read_recipe(run / "recipe.yaml"))
+    ours = source.tokenizer
+    names = {"start": ours.start_token, "mask": tokenizer.id_to_token(ours.mask_token)}
+    assert names == {"start": "[CLS]", "mask": "[MASK]"} and tokenizer.id_to_token(ours.end_token) == "[SEP]"
+    assert ours.encode("The CAT").tolist() == tokenizer.encode("the cat", add_special_tokens=False).ids
+    assert main(["evaluate", str(run), "--lengths", "16,32", "--set", "evaluate.max_tokens=256"]) == 0
+    rows = json.loads((run / "evaluation" / "lengths.json").read_text())
+    assert [row["length"] for row in rows] == [16, 32] and rows[0]["tokens"] == rows[1]["tokens"] > 10
+    assert all(row["loss_nats"] > 0 and "bits_per_byte" not in row for row in rows)
+    publish("llama", here / "decoder")
+    word_piece(here / "decoder")
+    run = import_model(read_published("decoder"), "decoder", sets)
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--lengths", "16"]) == 2
+    assert "bits per byte are unknown" in capsys.readouterr().err
 
 
 def test_the_card_has_the_origin_and_null_for_unknown_facts(here):
@@ -90,7 +147,7 @@ CHANGES = [
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
     ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "rope_parameters.mscale"),
     ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor"),
-    ({"hidden_act": "gelu"}, "hidden_act"),
+    ({"hidden_act": "relu"}, "hidden_act"),
     ({"hidden_size": "64"}, "hidden_size"),
     ({"hidden_size": None}, "hidden_size"),
     ({"num_key_value_heads": 3}, "config.json: model.num_kv_heads"),

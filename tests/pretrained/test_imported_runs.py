@@ -8,12 +8,14 @@ import torch
 import torch.nn.functional as F
 import yaml
 from published import publish
+from tokenizers import Tokenizer, processors
 
 from zoo.cli import main
 from zoo.data import open_data
 from zoo.recipe import read_recipe
 
 LENGTH, STRIDE, WINDOWS = 31, 16, 40
+SCORED = 600
 PAIRS = LENGTH + STRIDE * WINDOWS
 """So that the last window is a full one: there `transformers` shortens it, and the zoo begins it earlier."""
 
@@ -34,6 +36,38 @@ def documented_perplexity(model, tokens, max_length, stride):
         if end == len(tokens):
             break
     return math.exp(total / count)
+
+
+@torch.no_grad()
+def test_an_imported_encoder_scores_the_same_masked_tokens_at_every_length(here, cache, capsys):
+    """Each window begins with the start token of the tokenizer."""
+    theirs = publish("modernbert", here / "published")
+    file = here / "published" / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    start = ("<|endoftext|>", tokenizer.token_to_id("<|endoftext|>"))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[start]
+    )
+    tokenizer.save(str(file))
+    data = ["data.name=sample", "data.documents=12", "data.words=600", f"data.cache={cache}"]
+    sets = [part for one in data for part in ("--set", one)]
+    assert main(["import", "published", "--name", "ours", *sets]) == 0
+    asked = ["--lengths", f"{LENGTH},62", "--set", f"evaluate.max_tokens={SCORED}"]
+    assert main(["evaluate", "runs/ours", *asked]) == 0
+    rows = json.loads((here / "runs/ours/evaluation/lengths.json").read_text())
+    block = open_data(read_recipe(here / "runs/ours/recipe.yaml")).dataset("valid", length=SCORED)[0]
+    for row, length in zip(rows, (LENGTH, 62), strict=True):
+        total, count = 0.0, 0
+        for begin in range(0, SCORED, length - 1):
+            some = slice(begin, begin + length - 1)
+            ids, wanted = (block[key][some] for key in ("tokens", "targets"))
+            if ids[0] != start[1]:
+                ids, wanted = (F.pad(x, (1, 0), value=v) for x, v in ((ids, start[1]), (wanted, -100)))
+            total += F.cross_entropy(theirs(ids[None]).logits[0], wanted, reduction="sum").item()
+            count += int((wanted >= 0).sum())
+        assert (row["length"], row["tokens"]) == (length, count)
+        assert row["loss_nats"] == pytest.approx(total / count, rel=1e-5) and "bits_per_byte" not in row
+    assert rows[0]["tokens"] == rows[1]["tokens"] > 50
 
 
 @pytest.mark.slow

@@ -9,6 +9,14 @@ from zoo.recipe.rules import FOR_TRAINING, RULES
 BROKEN = {
     "heads_divide_width": (["model.num_heads=5"], "model.num_heads"),
     "groups_divide_heads": (["model.num_kv_heads=3"], "model.num_kv_heads"),
+    "first_norm_is_of_an_input": (
+        ["model.first_norm=false", "model.norm_position=output"],
+        "model.first_norm",
+    ),
+    "parallel_sums_are_not_normalised": (
+        ["model.parallel_residual=true", "model.norm_position=post"],
+        "model.parallel_residual",
+    ),
     "every_window_has_a_layer": (["model.num_layers=2", "model.window=[8, 8, null]"], "model.window"),
     "sinks_stand_before_a_window": (["model.sink_tokens=4"], "model.sink_tokens"),
     "batch_divides_evenly": (

@@ -94,6 +94,8 @@ def test_another_model_is_wrong_input(here, recipe, monkeypatch):
         ("model.kind=decoder", "model.kind is encoder there and decoder here"),
         ("model.qk_norm=true", "model.qk_norm is False there and True here"),
         ("model.activation=swiglu", "model.activation is gelu there and swiglu here"),
+        # The same weights, and yet other logits.
+        ("model.embedding_scale=2", "model.embedding_scale is 1.0 there and 2.0 here"),
     ):
         with pytest.raises(InputError) as caught:
             fit(recipe("max_index", "name=second", "init_from=runs/first", change))

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="hf",
-        help="hf: for AutoModelForCausalLM, with the zoo's own code only where transformers has no such "
+        help="hf: for transformers, with the zoo's own code only where transformers has no such "
         "architecture; safetensors: weights, recipe, card and tokenizer, for zoo.load (default: hf)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or an empty folder")

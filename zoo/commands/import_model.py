@@ -38,6 +38,6 @@ def run(options: argparse.Namespace) -> None:
 
     published = read_published(options.origin, options.ignore)
     folder = import_model(published, options.name, options.set, options.out)
-    length = published.decoder.length
+    length = published.config.length
     print(f"done: {folder} holds this {published.name}, trained on {length:,} tokens at a time")
     print(f"look further: python -m zoo evaluate {folder} --lengths {length},{2 * length}")

@@ -28,7 +28,10 @@ from zoo.contract.subject import Subject, first_kind, some_tokens, trained
 from zoo.encodings.likely_cause import explained
 
 GRADIENTS = "every parameter has a gradient"
-MODERN = {"norm": "rmsnorm", "activation": "swiglu", "qk_norm": True, "tie_embeddings": False}
+MODERN = {"norm": "rmsnorm", "activation": "swiglu", "qk_norm": True, "tie_embeddings": False,
+          "norm_position": "both"}  # fmt: skip
+POST = {"norm_position": "post", "activation": "geglu", "bias": "all", "head_transform": True,
+        "attention_scale": 0.5, "embedding_scale": "sqrt_d_model"}  # fmt: skip
 PROCESSES, STEPS, FAULTS = 2, 3, "faults.json"
 
 
@@ -50,7 +53,7 @@ def _steps(model: nn.Module, called: nn.Module, batch: Tensor, steps: int) -> It
 def every_parameter(subject: Subject) -> Iterator[Outcome]:
     heads = subject.size().num_heads
     grouped = {"num_kv_heads": heads // 2} if heads % 2 == 0 else {}
-    for style, config in (("plain", {}), ("modern", {**MODERN, **grouped})):
+    for style, config in (("plain", {}), ("modern", {**MODERN, **grouped}), ("post-norm", POST)):
         model = subject.model(large_weights=False, **config).train()
         idle = dict.fromkeys(name for name, _ in model.named_parameters())
         # A factor of a parameter that starts at zero has no gradient in the first step.

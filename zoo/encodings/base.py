@@ -34,10 +34,17 @@ class Size:
     """Which layer this instance serves; 0 also for the one that serves them all."""
     width_of_head: int | None = None
     """Where it is not d_model / num_heads."""
+    attention_scale: float | None = None
+    """Where `scale` is not 1/sqrt(head_dim)."""
 
     @property
     def head_dim(self) -> int:
         return self.width_of_head or self.d_model // self.num_heads
+
+    @property
+    def scale(self) -> float:
+        """The factor of the products of queries and keys."""
+        return self.attention_scale or self.head_dim**-0.5
 
 
 class Encoding(nn.Module):

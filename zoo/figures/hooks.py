@@ -86,7 +86,7 @@ class Layer:
         """The scaled scores of all pairs before any mask, [B,H,T,S]."""
         terms = ScoreTerms(self.view, self.reading(x), content=(q, k))
         turned_q, turned_k = self.view.rotate(q, k, terms.contexts)
-        products = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
+        products = turned_q @ turned_k.transpose(-1, -2) * self.size.scale
         added = terms.added(turned_q, turned_k)
         return terms.logits(products if added is None else products + added, turned_q, turned_k)
 

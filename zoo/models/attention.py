@@ -38,8 +38,13 @@ class Attention(nn.Module):
         columns, has_bias = self.num_heads * self.head_dim, config.bias in ("attention", "all")
         self.out = nn.Linear(columns, config.d_model, bias=has_bias)
         self.out.into_residual = True
-        self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
-        self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
+        self.scale = config.attention_scale or self.head_dim**-0.5
+        self.q_norm, self.k_norm = (
+            nn.RMSNorm(self.head_dim * (heads if config.qk_norm == "across_heads" else 1), config.norm_eps)
+            if config.qk_norm
+            else None
+            for heads in (self.num_heads, self.num_kv_heads)
+        )
         self.logit_scale = logit_scale_of(config)
 
     def forward(
@@ -51,7 +56,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """`contexts`: one for each encoding of the layer."""
         q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
-        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
+        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.scale, self.kernel)
         return self.out(out_BHTD.transpose(1, 2).flatten(2))
 
     def weight_blocks(
@@ -65,7 +70,7 @@ class Attention(nn.Module):
             part = scores.queries(start, min(start + rows, q_BHTD.shape[2]))
             seen_BHSD = k_BHSD[:, :, : part.context.num_keys]
             some_BHTD = q_BHTD[:, :, start : start + rows]
-            yield part.context, attention_weights(some_BHTD, seen_BHSD, part, self.head_dim**-0.5)
+            yield part.context, attention_weights(some_BHTD, seen_BHSD, part, self.scale)
 
     def _project(
         self,
@@ -78,10 +83,16 @@ class Attention(nn.Module):
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))
         parts = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 2)
-        q_BHTD, k_BGSD, v_BGSD = (part.transpose(1, 2) for part in parts)
         if self.q_norm is not None and self.k_norm is not None:
-            q_BHTD, k_BGSD = self.q_norm(q_BHTD).to(v_BGSD.dtype), self.k_norm(k_BGSD).to(v_BGSD.dtype)
+            parts = _normed(self.q_norm, parts[0]), _normed(self.k_norm, parts[1]), parts[2]
+        q_BHTD, k_BGSD, v_BGSD = (part.transpose(1, 2) for part in parts)
         return encoded(q_BHTD, k_BGSD, v_BGSD, x_BTE, layer, contexts, cache, self.logit_scale)
+
+
+def _normed(norm: nn.RMSNorm, x_BTHD: Tensor) -> Tensor:
+    """Heads normalised each by itself, or all of a token together, by the width of the norm."""
+    width = norm.normalized_shape[0]
+    return norm(x_BTHD.flatten(2).unflatten(-1, (-1, width))).to(x_BTHD.dtype).view_as(x_BTHD)
 
 
 def encoded(

@@ -1,12 +1,13 @@
-"""Pre-norm transformers, decoder and encoder, from one block.
+"""Transformers, decoder and encoder, from one block.
 
 Tensors have their shape in their name: B batch, T tokens, S tokens and cached tokens, E model width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -27,7 +28,8 @@ from zoo.seeds import seed_of
 def size_of(config: schema.ModelConfig, length: int) -> Size:
     """The size for which encodings of a model of this trained length are built."""
     shape = config.d_model, config.num_heads, config.num_layers
-    return Size(*shape, length, config.kind == "decoder", width_of_head=config.head_dim)
+    given = {"width_of_head": config.head_dim, "attention_scale": config.attention_scale}
+    return Size(*shape, length, config.kind == "decoder", **given)
 
 
 def norm(config: schema.ModelConfig) -> nn.Module:
@@ -36,13 +38,20 @@ def norm(config: schema.ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, config.norm_eps or 1e-5, bias=config.norm_bias)
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu, "gelu_tanh": partial(F.gelu, approximate="tanh"), "relu": F.relu, "swiglu": F.silu,
+    "geglu": F.gelu, "geglu_tanh": partial(F.gelu, approximate="tanh"),
+}  # fmt: skip
+GATED = ("swiglu", "geglu", "geglu_tanh")
+
+
 class FeedForward(nn.Module):
-    """Two projections around GELU or ReLU, or the gated form SwiGLU with the same number of parameters."""
+    """Two projections around an activation, or its gated form with the same number of parameters."""
 
     def __init__(self, config: schema.ModelConfig):
         super().__init__()
-        self.activation = config.activation
-        self.gated = config.activation == "swiglu"
+        self.activation = ACTIVATIONS[config.activation]
+        self.gated = config.activation in GATED
         # Three matrices of 8/3 E instead of two of 4 E, rounded up to a multiple of 8.
         default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
         width = config.d_ff or default
@@ -55,23 +64,29 @@ class FeedForward(nn.Module):
         x = self.up(x)
         if self.gated:
             gate, x = x.chunk(2, -1)
-            return self.down(F.silu(gate) * x)
-        if self.activation == "relu":
-            return self.down(F.relu(x))
-        return self.down(F.gelu(x, approximate="tanh" if self.activation == "gelu_tanh" else "none"))
+            return self.down(self.activation(gate) * x)
+        return self.down(self.activation(x))
+
+
+NORMS = {"pre": ("norm",), "post": ("residual_norm",), "output": ("output_norm",),
+         "both": ("norm", "output_norm")}  # fmt: skip
+"""The norms of a sub-layer by `norm_position`: of its input, of its output, of the sum of both."""
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each normalised before and added to the residual stream after.
+    """Attention and feed-forward, each added to the residual stream, with the norms of `norm_position`.
 
     With `parallel_residual` both read the residual stream before either is added.
     """
 
-    def __init__(self, config: schema.ModelConfig):
+    def __init__(self, config: schema.ModelConfig, first: bool = False):
         super().__init__()
-        self.attention_norm = norm(config)
+        for part in ("attention", "feed_forward"):
+            for place in ("norm", "output_norm", "residual_norm"):
+                left_out = (first, part, place, config.first_norm) == (True, "attention", "norm", False)
+                has = place in NORMS[config.norm_position] and not left_out
+                self.add_module(f"{part}_{place}", norm(config) if has else nn.Identity())
         self.attention = Attention(config)
-        self.feed_forward_norm = norm(config)
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
         self.parallel = config.parallel_residual
@@ -83,11 +98,15 @@ class Block(nn.Module):
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.dropout(self.attention(self.attention_norm(x_BTE), layer, contexts, cache))
+        attended = self.attention(self.attention_norm(x_BTE), layer, contexts, cache)
+        attended = self.dropout(self.attention_output_norm(attended))
         if self.parallel:
-            return x_BTE + attended + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
-        x_BTE = x_BTE + attended
-        return x_BTE + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
+            return x_BTE + attended + self._transformed(x_BTE)
+        x_BTE = self.attention_residual_norm(x_BTE + attended)
+        return self.feed_forward_residual_norm(x_BTE + self._transformed(x_BTE))
+
+    def _transformed(self, x_BTE: Tensor) -> Tensor:
+        return self.dropout(self.feed_forward_output_norm(self.feed_forward(self.feed_forward_norm(x_BTE))))
 
 
 def _by_itself(
@@ -96,6 +115,19 @@ def _by_itself(
     """A block's output, to be computed again: of other blocks it takes what depends on positions alone."""
     shared: dict = {}
     return block(x_BTE, layer, [replace(context, shared=shared) for context in contexts])
+
+
+class HeadTransform(nn.Module):
+    """Dense layer, activation and norm before the output layer."""
+
+    def __init__(self, config: schema.ModelConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=config.bias == "all")
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = norm(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(x)))
 
 
 class Transformer(nn.Module):
@@ -127,10 +159,15 @@ class Transformer(nn.Module):
         size = size_of(config, length)
         self.encoding = EncodingStack(config.encoding, size, seed)
         self.tokens = nn.Embedding(vocab_size, config.d_model)
+        scale = config.embedding_scale
+        self.token_scale = config.d_model**0.5 if scale == "sqrt_d_model" else scale
         self.embedding_norm = norm(config) if config.embedding_norm else nn.Identity()
+        self.norms_positions = config.embedding_norm == "with_positions"
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.final_norm = norm(config)
+        self.blocks = nn.ModuleList(Block(config, layer == 0) for layer in range(config.num_layers))
+        # A sum that was normalised last is not normalised again.
+        self.final_norm = nn.Identity() if config.norm_position == "post" else norm(config)
+        self.head_transform = HeadTransform(config) if config.head_transform else nn.Identity()
         self.pointer = head == "pointer"
         if self.pointer:
             self.head: nn.Linear | None = nn.Linear(config.d_model, 1, bias=False)
@@ -138,6 +175,9 @@ class Transformer(nn.Module):
             self.head = None
         else:
             self.head = nn.Linear(config.d_model, vocab_size, bias=False)
+        # A pointer's softmax over positions would not change with it.
+        has_bias = config.head_transform and not self.pointer
+        self.head_bias = nn.Parameter(torch.zeros(vocab_size)) if has_bias else None
         draw_initial(self, seed, config.num_layers, config.init_std)
 
     def forward(
@@ -172,15 +212,23 @@ class Transformer(nn.Module):
         hidden = self.hidden(tokens, keep, cache, positions, documents)
         if targets is not None:
             weight = self.tokens.weight if self.head is None else self.head.weight
+            hidden = self.head_transform(hidden)
+            if self.head_bias is not None:
+                # One more column, and more zeros so that the width stays a multiple of 8 for fast products.
+                weight = torch.cat((weight, F.pad(self.head_bias[:, None], (0, 7))), 1)
+                hidden = F.pad(hidden, (0, 8), value=1.0)
             return (summed_loss if reduction == "sum" else losses)(hidden, weight, targets)
         return self.unembed(hidden if wanted is None else hidden[wanted])
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from the output of `hidden` or part of it: [...,E] to [...,V], or to [...] for a pointer."""
+        hidden = self.head_transform(hidden)
         if self.head is None:
-            return F.linear(hidden, self.tokens.weight)
+            return F.linear(hidden, self.tokens.weight, self.head_bias)
         logits = self.head(hidden)
-        return logits.squeeze(-1) if self.pointer else logits
+        if self.pointer:
+            return logits.squeeze(-1)
+        return logits if self.head_bias is None else logits + self.head_bias
 
     def hidden(
         self,
@@ -200,7 +248,14 @@ class Transformer(nn.Module):
         contexts = self.encoding.contexts(
             *tokens.shape, tokens.device, keep, cache, positions, documents, tokens
         )
-        x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
+        x_BTE = self.tokens(tokens)
+        if self.token_scale != 1.0:
+            x_BTE = x_BTE * self.token_scale
+        if self.norms_positions:
+            x_BTE = self.embedding_norm(self.encoding.embed(x_BTE, contexts))
+        else:
+            x_BTE = self.encoding.embed(self.embedding_norm(x_BTE), contexts)
+        x_BTE = self.dropout(x_BTE)
         in_windows = {None: contexts} | {
             window: [[context.in_window(window, self.sink_tokens) for context in slot] for slot in contexts]
             for window in self.windows

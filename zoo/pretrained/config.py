@@ -25,7 +25,10 @@ NO_CHANGE = {
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
     "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype", "torchscript",
     "transformers.js_config", "transformers_version", "unk_token_id", "unsloth_version", "use_bfloat16",
-    "use_cache", "verbose",
+    "use_cache", "verbose", "cache_implementation", "_sliding_window_pattern", "classifier_pooling",
+    "cls_token_id", "deterministic_flash_attn", "embedding_dropout", "initializer_cutoff_factor",
+    "mlp_dropout", "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index",
+    "sparse_prediction", "attention_probs_dropout_prob", "hidden_dropout_prob",
 }  # fmt: skip
 """Keys that concern training, other heads, storage or speed; or that only some architectures read."""
 REQUIRED: Any = object()

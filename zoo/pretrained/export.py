@@ -126,27 +126,36 @@ def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _validate_for_hf(task: Task, path: Path) -> None:
-    """Raises InputError for a model that is not a causal language model."""
-    if not isinstance(task.model, Decoder) or task.model.pointer:
-        kind = "a model that points at positions" if task.model.pointer else "an encoder"
-        message = f"{kind} is not a causal language model of `transformers`: use --format safetensors"
+    """Raises InputError for a model that is no language model of `transformers`."""
+    from zoo.pretrained.architectures import architecture_for
+
+    architecture, why = architecture_for(_section(task))
+    if task.model.pointer:
+        why = "a model that points at positions"
+    if task.model.pointer or (architecture is None and not isinstance(task.model, Decoder)):
+        message = f"`transformers` has no such language model ({why}): use --format safetensors"
         raise InputError(Problem(message, where=str(path)))
     wrong = [Path(one).name for one in task.recipe.plugins if not Path(one).stem.isidentifier()]
     if wrong:
         raise InputError(f"{', '.join(wrong)} cannot be imported with the model: use the name of a module")
 
 
+def _section(task: Task) -> dict[str, Any]:
+    """The section `model`, with the width that its recipe leaves to the model's own rule."""
+    feed_forward = task.model.blocks[0].feed_forward
+    return task.recipe.as_dict()["model"] | {"d_ff": feed_forward.down.in_features}
+
+
 def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     from zoo.pretrained.architectures import architecture_for
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
 
-    section, vocab_size = task.recipe.as_dict()["model"], task.hparams["vocab_size"]
+    section, vocab_size = _section(task), task.hparams["vocab_size"]
     length = task.recipe.data.sequence_length
-    # What the recipe leaves to the model's own rule.
-    feed_forward = task.model.blocks[0].feed_forward
-    section |= {"d_ff": feed_forward.down.in_features}
+    causal = isinstance(task.model, Decoder)
+    auto = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     special: dict[str, Any] = {}
     if published.is_dir():  # an imported model keeps its special tokens and its options of generation
         shutil.copytree(published, folder, dirs_exist_ok=True)
@@ -160,7 +169,7 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
         config = ZooConfig(section, vocab_size, length, use_cache, **special)
         config.architectures = [ZooForCausalLM.__name__]
         names = {"AutoConfig": ZooConfig, "AutoModelForCausalLM": ZooForCausalLM}
-        config.auto_map = {auto: f"modeling_zoo.{cls.__name__}" for auto, cls in names.items()}
+        config.auto_map = {name: f"modeling_zoo.{cls.__name__}" for name, cls in names.items()}
         _write_modelling(folder, task)
         weights, loader = dict(task.state_dict()), ZooForCausalLM
     else:
@@ -168,8 +177,8 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
             architecture.model_type, vocab_size=vocab_size, **special, **architecture.write(section, length)
         )
         own = {name.removeprefix("model."): value for name, value in dict(task.state_dict()).items()}
-        weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM
-        config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
+        weights, loader = dict(architecture.weights(own, section)), auto
+        config.architectures = [auto._model_mapping[type(config)].__name__]
     config.dtype = "float32"
     config.save_pretrained(folder)
     # Weights of the zoo's own names are a checkpoint of the zoo too.
@@ -177,11 +186,12 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
     write_safetensors(folder / EXPORTED, beside, weights)
     difference = _difference(task, loader, folder, length, vocab_size)
     file = folder / GENERATION_CONFIG
-    options = read_json(file) if file.is_file() else special
-    options |= {} if config.use_cache else {"use_cache": False}
-    atomic_write(file, json.dumps(options, indent=2))  # `transformers` refuses to save some that it reads
+    if causal:
+        options = read_json(file) if file.is_file() else special
+        options |= {} if config.use_cache else {"use_cache": False}
+        atomic_write(file, json.dumps(options, indent=2))  # `transformers` refuses to save some that it reads
     trust = ", trust_remote_code=True" if architecture is None else ""
-    loaded_by = f'AutoModelForCausalLM.from_pretrained("{out}"{trust})'
+    loaded_by = f'{auto.__name__}.from_pretrained("{out}"{trust})'
     return Exported(loaded_by, architecture.title if architecture else None, why, difference)
 
 
@@ -243,7 +253,8 @@ def _difference(task: Task, loader: Any, folder: Path, length: int, vocab_size: 
     generator, largest = torch.Generator().manual_seed(0), 0.0
     for tokens in {min(length, limit), min(2 * length, limit)}:
         ids = torch.randint(vocab_size, (1, tokens), generator=generator)
-        wanted, got = task.model(ids), model(input_ids=ids, use_cache=False).logits
+        uncached = {"use_cache": False} if isinstance(task.model, Decoder) else {}
+        wanted, got = task.model(ids), model(input_ids=ids, **uncached).logits
         difference = (got - wanted).abs().max().item()
         bound = CLOSE * max(1.0, wanted.abs().max().item())
         assert difference <= bound, f"logits of {tokens} tokens differ by {difference:.1e}"

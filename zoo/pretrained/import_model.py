@@ -1,4 +1,4 @@
-"""Making a run of a published decoder: its weights, under the zoo's names, with all that a run folder has."""
+"""Making a run of a published model: its weights, under the zoo's names, with all that a run folder has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_file, atomic_folder, read_json
-from zoo.pretrained.architecture import Architecture, PublishedDecoder
+from zoo.pretrained.architecture import Architecture, PublishedConfig
 from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
@@ -54,7 +54,7 @@ class Published:
     origin: str
     name: str
     architecture: Architecture
-    decoder: PublishedDecoder
+    config: PublishedConfig
     files: dict[str, Path]
 
 
@@ -76,9 +76,9 @@ def read_published(origin: str, ignored: Collection[str] = ()) -> Published:
     if values.get("quantization_config"):
         config.problem("quantization_config", "quantized weights cannot be imported")
         config.taken.add("quantization_config")
-    decoder = architecture.read(config)
+    content = architecture.read(config)
     config.check()
-    return Published(folder, origin, name, architecture, decoder, _weight_files(folder))
+    return Published(folder, origin, name, architecture, content, _weight_files(folder))
 
 
 def _download(origin: str) -> Path:
@@ -126,7 +126,7 @@ def _weight_files(folder: Path) -> dict[str, Path]:
 def import_model(
     published: Published, name: str | None = None, sets: Sequence[str] = (), out: Path | None = None
 ) -> Path:
-    """Make a run folder of a pretrained decoder, complete or not at all.
+    """Make a run folder of a pretrained model, complete or not at all.
 
     Args:
         published: from `read_published`.
@@ -150,7 +150,7 @@ def import_model(
         advice = "a model is imported as it was trained; `evaluate --set` changes what may be changed"
         raise InputError(Problem(advice, key=one.partition("=")[0]) for one in changes)
     tokenizer = open_tokenizer(str(published.folder))
-    if (rows := published.decoder.vocab_size) < tokenizer.vocab_size:
+    if (rows := published.config.vocab_size) < tokenizer.vocab_size:
         fault = f"{rows} rows of the embedding, but {tokenizer.vocab_size} token ids in {TOKENIZER}"
         message = f"{fault}; remove the tokens from id {rows} on, or resize the embedding"
         raise InputError(Problem(message, key="vocab_size", where=str(published.folder / CONFIG)))
@@ -165,7 +165,7 @@ def import_model(
     if tokenizer.end_token is None:
         print("note: no token closes a document; documents are joined without a separator", file=sys.stderr)
     content = {
-        "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
+        "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.config.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
     }  # fmt: skip
     with atomic_folder(folder) as made:
@@ -193,18 +193,23 @@ def _in_config(problem: Problem, published: Published) -> Problem:
 
 
 def load_weights(task: Task, published: Published) -> None:
-    """Copy the weights of a published decoder into a task in float32, one at a time.
+    """Copy the weights of a published model into a task in float32, one at a time.
 
     Raises:
         InputError: some are missing, left over, or of another shape.
     """
-    rows = list(published.architecture.rows(task.recipe.as_dict()["model"]))
     own, there = task.state_dict(), _renamed(published)
+    names = {name.removeprefix("model.") for name in own}
+    rows = list(published.architecture.rows(task.recipe.as_dict()["model"], names))
     wanted = {name for row in rows for name in row.theirs}
-    tied = {"lm_head.weight", "embed_out.weight"} if task.recipe.model.tie_embeddings else set()
+    tied = (
+        {one + ".weight" for one in ("lm_head", "embed_out", "decoder", "cls.predictions.decoder")}
+        if task.recipe.model.tie_embeddings
+        else set()
+    )
     problems = [f"{name} is missing" for name in sorted(wanted - there.keys())]
     problems += [
-        f"{name} has no place in the decoder"
+        f"{name} has no place in the model"
         for name in sorted(there.keys() - wanted - tied)
         if not name.endswith(published.architecture.buffers)
     ]
@@ -212,6 +217,7 @@ def load_weights(task: Task, published: Published) -> None:
         for row in () if problems else rows:
             target = own[f"model.{row.ours}"]
             parts = [_read_tensor(*there[name]) for name in row.theirs]
+            parts[1:] = [part[:1] for part in parts[1:]] if row.adds_row else parts[1:]
             shapes = [list(part.shape) for part in parts]
             expected = [list(part.shape) for part in row.split(target)]
             if shapes == expected:
@@ -232,13 +238,13 @@ def _read_tensor(file: Path, name: str) -> Tensor:
 
 
 def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[str] = ()) -> Recipe:
-    """The recipe of an imported decoder: WikiText-2 in its own tokens, unless `sets` say otherwise."""
-    length = published.decoder.length
+    """The recipe of an imported model: WikiText-2 in its own tokens, unless `sets` say otherwise."""
+    length, kind = published.config.length, published.config.model["kind"]
     return resolve(
         {
             "name": name,
-            "task": "language_modelling",
-            "model": published.decoder.model,
+            "task": "language_modelling" if kind == "decoder" else "masked_language_modelling",
+            "model": published.config.model,
             "data": {
                 "name": "wikitext-2", "sequence_length": length, "batch_size": 1, "tokenizer": str(tokenizer),
             },
@@ -264,5 +270,8 @@ def _origin(published: Published) -> dict[str, Any]:
 def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
     """The file and the name there of each weight, by its name with the prefix of the architecture."""
     prefix = published.architecture.prefix
-    base_alone = not any(name.startswith(prefix) for name in published.files)
-    return {prefix + name if base_alone else name: (file, name) for name, file in published.files.items()}
+    begin = "" if any(name.startswith(prefix) for name in published.files) else prefix
+    named = {begin + name: (file, name) for name, file in published.files.items()}
+    # Norms of the first BERT are still called as in TensorFlow.
+    older = ("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")
+    return {name.replace(*older[0]).replace(*older[1]): file for name, file in named.items()}

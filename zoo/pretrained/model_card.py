@@ -34,8 +34,8 @@ def model_card(
         "library_name": "transformers" if "from_pretrained" in loaded_by else "positional-encoding-zoo",
         "tags": ["positional-encoding-zoo", "positional-encoding", encoding],
     }
-    if causal:
-        metadata["pipeline_tag"] = "text-generation"
+    if causal or "MaskedLM" in loaded_by:
+        metadata["pipeline_tag"] = "text-generation" if causal else "fill-mask"
     # The data in the recipe of an imported model are its evaluation data.
     imported = card.get("imported") or {}
     if data["name"] in HUB_DATASETS and not imported:
@@ -63,7 +63,7 @@ def model_card(
     }
     rows = "\n".join(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value)
     library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
-    first = "import zoo" if library == "zoo" else "from transformers import AutoModelForCausalLM"
+    first = "import zoo" if library == "zoo" else f"from transformers import {loaded_by.split('.')[0]}"
     made = "imported into" if imported else "trained with"
     parts = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---",

@@ -27,7 +27,13 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
-GATES = {"silu": "swiglu", "swish": "swiglu"}
+GATES = {
+    "silu": "swiglu", "swish": "swiglu", "gelu": "geglu", "gelu_new": "geglu_tanh",
+    "gelu_pytorch_tanh": "geglu_tanh", "gelu_fast": "geglu_tanh",
+}  # fmt: skip
+THEIR_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_pytorch_tanh"}
+LAYER_TYPES = "full_attention", "sliding_attention"
+"""Names of layers without and with a window."""
 ORIGINAL = "original_max_position_embeddings"
 SCALINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -56,13 +62,7 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
     length = config.take("max_position_embeddings")
     config.taken.update(("rope_parameters", "rope_scaling"))
     section = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
-    defaults = {
-        "rope_type": "default",
-        "rope_theta": base,
-        "partial_rotary_factor": 1.0 if partial is None else partial,
-    }
-    given = config.section(section, defaults)
-    kind = given.take("rope_type", "type", kind=str)
+    given = config.section(section, _unscaled(base, 1.0 if partial is None else partial))
     spec = {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}
     if partial is not None:
         part = given.take("partial_rotary_factor", kind=NUMBER)
@@ -74,6 +74,38 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
             key = given.prefix + "partial_rotary_factor" if inside else "rotary_pct"
             config.problem(key, f"{part} of a head of width {width} is {rotated}, not a number of pairs")
         spec["partial"] = rotated / max(width, 1)
+    return _scaled(given, spec, length)
+
+
+def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The encoding of each type of layers: `rope_parameters` has a section for each since version 5.
+
+    Args:
+        thetas: the key with its base before, by type.
+        scaled: the types to which `rope_scaling` applied before.
+    """
+    length, found = config.take("max_position_embeddings"), {}
+    section = config.section("rope_parameters", {})
+    before = config.section("rope_scaling", {})
+    if section.values and before.values:
+        config.problem("rope_scaling", "cannot be imported beside rope_parameters")
+    for kind, key in thetas.items():
+        given = section.section(kind, _unscaled(config.take(key, kind=NUMBER), 1.0))
+        given.values = given.values | (before.values if kind in scaled else {})
+        found[kind] = _scaled(
+            given, {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}, length
+        )
+    section.finish()
+    return found
+
+
+def _unscaled(base: float, partial: float) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": partial}
+
+
+def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
+    """A rope with the scaling of its section, for a model of this length."""
+    kind = given.take("rope_type", "type", kind=str)
     if kind not in SCALINGS:
         given.problem("rope_type", f"{kind!r} cannot be imported, only {', '.join(SCALINGS)}")
         return spec
@@ -106,8 +138,23 @@ def activation(config: Config, key: str, ours: Mapping[str, str] = ACTIVATIONS) 
     return ours.get(name, next(iter(ours.values())))
 
 
-def windows(config: Config, width: int | None, sliding: Sequence[bool]) -> int | list[int | None] | None:
-    """The sliding window of all layers, or that of each.
+def biases(config: Config) -> str:
+    """The value of `bias`, from `attention_bias` and `mlp_bias`."""
+    given = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
+    return {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}.get(
+        given, "all"
+    )
+
+
+def write_biases(model: Model) -> dict[str, bool]:
+    return {
+        "attention_bias": model["bias"] in ("attention", "all"),
+        "mlp_bias": model["bias"] in ("feed_forward", "all"),
+    }
+
+
+def sliding_layers(config: Config, width: int | None, sliding: Sequence[bool]) -> Sequence[bool]:
+    """Whether each layer has the sliding window.
 
     Args:
         width: the window.
@@ -122,8 +169,37 @@ def windows(config: Config, width: int | None, sliding: Sequence[bool]) -> int |
             window = "" if width else " where no sliding_window is set, or no use_sliding_window"
             config.problem("layer_types", f"{', '.join(unknown)} cannot be imported{window}")
         sliding = [one == "sliding_attention" for one in kinds]
+    return sliding
+
+
+def but_every(config: Config, key: str, model: Model, first: int) -> list[bool]:
+    """Whether each layer, numbered from `first`, is not one in so many as a key says."""
+    turn = config.take(key)
+    if turn < 1:
+        config.problem(key, f"{turn} is not a number of layers")
+    return [layer % max(turn, 1) > 0 for layer in range(first, model["num_layers"] + first)]
+
+
+def windows(width: int | None, sliding: Sequence[bool]) -> int | list[int | None] | None:
+    """The sliding window of all layers, or that of each."""
     pattern = [width if one else None for one in sliding]
     return pattern[0] if len(set(pattern)) == 1 else pattern
+
+
+def in_turns(encodings: list[Any]) -> Any:
+    """The encoding of a model, from that of each layer."""
+    size = len(encodings)
+    repeating = (encodings[:n] for n in range(1, size + 1) if (encodings[:n] * size)[:size] == encodings)
+    pattern = next(repeating, [{"name": "none"}])  # without layers, which is refused later
+    return {"name": "interleave", "pattern": pattern} if len(pattern) > 1 else pattern[0]
+
+
+def of_layers(value: Any, model: Model) -> list[Any]:
+    """The window or the encoding of each layer, from that of the model."""
+    if isinstance(value, dict) and value["name"] == "interleave":
+        value = value["pattern"]
+    pattern = value if isinstance(value, list | tuple) else [value]
+    return [pattern[layer % len(pattern)] for layer in range(model["num_layers"])]
 
 
 def head_width(model: Model) -> int:
@@ -150,6 +226,25 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
     return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}
 
 
+def layer_types(model: Model) -> tuple[int | None, list[str]]:
+    """The window, if any layer has one, and the type of each layer."""
+    widths = of_layers(model["window"], model)
+    width = next((one for one in widths if one is not None), None)
+    return width, [LAYER_TYPES[one is not None] for one in widths]
+
+
+def write_ropes(model: Model, length: int) -> dict[str, Any]:
+    """`rope_parameters` of each type of layers, and the length they are for."""
+    sections, longest = {}, length
+    for encoding, window in zip(
+        *(of_layers(model[key], model) for key in ("encoding", "window")), strict=True
+    ):
+        written = write_rope(model, encoding, length)
+        sections[LAYER_TYPES[window is not None]] = written["rope_parameters"]
+        longest = max(longest, written["max_position_embeddings"])
+    return {"rope_parameters": sections, "max_position_embeddings": longest}
+
+
 # Conditions: what an architecture holds
 
 
@@ -169,8 +264,12 @@ def own_heads(value: int | None, model: Model) -> bool:
 
 def one_width(pattern: Any, model: Model) -> bool:
     """Condition on `window` where an architecture has one width, for layers of its choice."""
-    several = pattern if isinstance(pattern, list | tuple) else [pattern]
-    return len({*several} - {None}) <= 1
+    return len({*of_layers(pattern, model)} - {None}) <= 1
+
+
+def root_of_integer(scale: float | None, model: Model) -> bool:
+    """Condition on `attention_scale` where an architecture has the integer whose root it divides by."""
+    return scale is None or math.isclose(round(scale**-2) or math.inf, scale**-2, rel_tol=1e-12)
 
 
 def called(encoding: Any) -> str:
@@ -195,6 +294,20 @@ def only(name: str, **wanted: Iterable[Any]) -> Callable[[Model], str | None]:
 
 ROTARY: dict[str, Any] = {"layout": ("half",), "scaling": EQUAL_SCALINGS, "proportion": (1.0,)}
 WHOLE_ROPE, PARTIAL_ROPE = only("rope", **ROTARY, partial=(1.0,)), only("rope", **ROTARY)
+
+
+def rope_by_window(model: Model) -> str | None:
+    """A test for one rope in all layers with a window, and one in all others."""
+    if called(model["encoding"]) not in ("rope", "interleave"):
+        return f"encoding is {called(model['encoding'])}"
+    of_types: dict[bool, Any] = {}
+    for encoding, window in zip(
+        *(of_layers(model[key], model) for key in ("encoding", "window")), strict=True
+    ):
+        fault = WHOLE_ROPE({"encoding": encoding})
+        if fault or of_types.setdefault(window is None, encoding) != encoding:
+            return fault or "its layers with a window, or those without, have several ropes"
+    return None
 
 
 def fixed_alibi(model: Model) -> str | None:

@@ -93,6 +93,20 @@ def groups_divide_heads(groups: int | None, heads: int) -> Fault:
         return f"{groups} key and value heads do not divide {heads} heads"
 
 
+@rule("model.first_norm", "model.norm_position")
+def first_norm_is_of_an_input(first: bool, position: str) -> Fault:
+    if not first and position not in ("pre", "both"):
+        return f"norm_position {position} normalises no input of attention; leave the key out"
+
+
+@rule("model.parallel_residual", "model.norm_position")
+def parallel_sums_are_not_normalised(parallel: bool, position: str) -> Fault:
+    if parallel and position == "post":
+        return (
+            "norm_position post normalises after attention, which a parallel feed-forward does not wait for"
+        )
+
+
 @rule("model.window", "model.num_layers")
 def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
     if isinstance(windows, list | tuple) and len(windows) > layers:

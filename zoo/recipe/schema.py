@@ -119,16 +119,25 @@ class ModelConfig(Section):
     d_ff: Annotated[Positive, Field(le=4 * WIDEST)] | None = None
     """Width inside the feed-forward layer. null: the model's own rule from d_model and the activation."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """Normalisation before each sub-layer."""
+    """Normalisation of each sub-layer."""
+    norm_position: Literal["pre", "post", "output", "both"] = "pre"
+    """What is normalised: the input of a sub-layer (pre), its output before it is added to the input (output,
+    as in OLMo 2), input and output (both, as in Gemma 3), or the sum (post, as in BERT)."""
+    first_norm: Flag = True
+    """Whether the input of the first layer's attention is normalised; ModernBERT does not."""
     norm_eps: Annotated[Number, Field(gt=0, lt=1)] | None = None
     """Constant that normalisation adds to a variance or a mean square. null: 1e-5 in layernorm; in rmsnorm
     the machine epsilon of the precision that it is computed in."""
     norm_bias: Flag = True
     """Whether layernorm has an offset besides its gain."""
-    embedding_norm: Flag = False
-    """Whether token vectors are normalised before the first layer, as in BLOOM."""
-    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
-    """Non-linearity of the feed-forward layer; gelu_tanh is its approximation by tanh, as in GPT-2."""
+    embedding_scale: Annotated[Number, Field(gt=0)] | Literal["sqrt_d_model"] = 1.0
+    """Factor of token vectors before anything is added to them; Gemma's is sqrt_d_model."""
+    embedding_norm: Flag | Literal["with_positions"] = False
+    """Whether token vectors are normalised before the first layer, as in BLOOM. with_positions: after the
+    encoding has added vectors of positions to them, as in BERT."""
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu", "geglu", "geglu_tanh"] = "gelu"
+    """Non-linearity of the feed-forward layer; gelu_tanh is its approximation by tanh, as in GPT-2. swiglu,
+    geglu and geglu_tanh are gated by SiLU, GELU and gelu_tanh."""
     bias: Literal["none", "qkv", "attention", "feed_forward", "all"] = "none"
     """Projections with biases: of queries, keys and values; of attention; of the feed-forward layer."""
     parallel_residual: Flag = False
@@ -141,6 +150,9 @@ class ModelConfig(Section):
     d_model; of the token embedding 1/sqrt(d_model)."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
+    head_transform: Flag = False
+    """Whether a dense layer, the activation without its gate and a norm come before the output layer, which
+    then has a bias, as in BERT. The dense layer has one where `bias` is all."""
     window: Annotated[
         WindowPattern, AfterValidator(_shortest_pattern), Affects("weights", after_training=True)
     ] = None
@@ -149,8 +161,11 @@ class ModelConfig(Section):
     sink_tokens: Annotated[Count, Affects("weights", after_training=True)] = 0
     """Tokens at the beginning of a sequence that stay visible beyond the window, as in StreamingLLM. To them
     a query stands at its place in a cache that holds only these tokens and the window."""
-    qk_norm: Flag = False
-    """Whether queries and keys are normalised before their product."""
+    attention_scale: Annotated[Number, Field(gt=0)] | None = None
+    """Factor of the products of queries and keys. null: 1/sqrt(width of a head)."""
+    qk_norm: Flag | Literal["across_heads"] = False
+    """Whether queries and keys are normalised before their product: each head, or all heads of a token
+    together (across_heads, as in OLMo 2)."""
     logit_scale: Annotated[LogitScale, Affects("weights", after_training=True)] = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
     s learned for each head and layer (scalable_softmax), by a function of n that each query chooses

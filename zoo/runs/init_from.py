@@ -20,8 +20,9 @@ KEY = "init_from"
 ENCODING = "model.encoding."
 """Prefix of the names of an encoding's parameters and buffers."""
 SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
-           "norm_eps", "norm_bias", "embedding_norm", "activation", "bias", "parallel_residual", "qk_norm",
-           "tie_embeddings")  # fmt: skip
+           "norm_eps", "norm_bias", "norm_position", "first_norm", "embedding_scale", "embedding_norm",
+           "activation", "bias", "parallel_residual", "attention_scale", "qk_norm", "tie_embeddings",
+           "head_transform")  # fmt: skip
 """Keys of `model` that decide the weights and their meaning."""
 
 
@@ -55,11 +56,14 @@ def read_init_from(recipe: Recipe) -> Origin:
     except InputError as error:
         raise InputError([Problem(p.message, key=KEY) for p in error.problems]) from error
     card, settings = content.get("zoo_card") or {}, content["hyper_parameters"]
-    before, now = settings["recipe"]["model"], recipe.model.model_dump()
+    now = recipe.model.model_dump()
+    # A checkpoint that is older than a key has its default.
+    defaults = {key: field.default for key, field in type(recipe.model).model_fields.items()}
+    before = defaults | settings["recipe"]["model"]
     problems = [
         f"model.{key} is {before[key]} there and {now[key]} here"
         for key in SHAPING
-        if key in before and before[key] != now[key]
+        if before[key] != now[key]
     ]
     if problems:
         raise InputError(Problem(f"{path} holds another model: {'; '.join(problems)}", key=KEY))

@@ -281,8 +281,6 @@ def test_a_tokenizer_that_does_not_spell_a_text_is_refused_when_it_is_opened(tok
     for theirs, cause in (
         (digits, "add_prefix_space=True"),
         (removed, "WhitespaceSplit"),
-        (of_pieces(models.WordPiece, pre_tokenizers.BertPreTokenizer()), "WordPiece.*BertPreTokenizer"),
-        (of_pieces(models.WordPiece, pre_tokenizers.ByteLevel(add_prefix_space=False)), "WordPiece"),
         (of_pieces(models.WordLevel, pre_tokenizers.Whitespace()), "WordLevel.*Whitespace"),
     ):
         theirs.save(str(tmp_path / "tokenizer.json"))

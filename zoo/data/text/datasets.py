@@ -108,12 +108,16 @@ class TextSource(DataSource):
         separate: each token sees its own document alone.
 
     Raises:
-        InputError: separate documents, and no token that closes a document.
+        InputError: separate documents, and no token that closes a document; or WordPiece, for a task that
+            scores the bytes of a text.
     """
 
     def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache, separate: bool = False):
         super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
         self.separate = separate
+        if not (tokens.tokenizer.spells_text or tasks.describe(recipe.task.name).hides_tokens):
+            message = "WordPiece drops spaces: bits per byte are unknown, and only masked tokens are scored"
+            raise InputError(Problem(message, key="data.tokenizer"))
         if separate and tokens.tokenizer.end_token is None:
             message = "separate documents need a tokenizer with a token that closes a document"
             raise InputError(Problem(message, key="data.packing"))

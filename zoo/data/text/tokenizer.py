@@ -30,6 +30,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 END = "<|endoftext|>"
 MASK = "<|mask|>"
 SPECIAL = (END, MASK)
+MASKS = (MASK, "[MASK]", "<mask>")
+"""The token that hides a target, by its names in published tokenizers; the first that exists."""
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """The token that closes a document, by its names in published tokenizers; the first that exists."""
 CHARACTERS = "characters"
@@ -56,17 +58,18 @@ class TextTokenizer:
 
     Other tokenizers are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback (Llama 2,
     Mistral). Some put a space before a text; here none is put, so that the tokens of a text have its bytes
-    wherever it is cut.
+    wherever it is cut. The tokens of WordPiece (BERT) do not have them (`spells_text`).
 
     Args:
         end: the token that closes a document, where it is not the first of `ENDS`.
 
     Raises:
         ValueError: a tokenizer whose tokens do not have the bytes of a text, or whose normalizer changes the
-            text other than by NFC.
+            text other than by NFC; unless it is WordPiece.
     """
 
     def __init__(self, tokenizer: Tokenizer, end: str | None = None):
+        self.spells_text = not isinstance(tokenizer.model, models.WordPiece)
         self.falls_back_to_bytes = tokenizer.token_to_id("<0x00>") is not None
         if self.falls_back_to_bytes:
             tokenizer = _without_prefix(tokenizer)
@@ -83,13 +86,14 @@ class TextTokenizer:
             tokenizer.add_special_tokens([end])  # without bytes of its own, as `transformers` reads it
         name = end or usual
         self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
-        self.mask_token: int | None = tokenizer.token_to_id(MASK)
+        masks = (tokenizer.token_to_id(name) for name in MASKS)
+        self.mask_token: int | None = next((one for one in masks if one is not None), None)
         self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
         # SentencePiece does not tell its mark of a space from a space.
         marks = self.falls_back_to_bytes and self.encode_short(SPACE) == self.encode_short(" ")
         self._space = " " if marks else SPACE
         self._token_bytes = self._find_token_bytes()
-        self._composes = self._probe()
+        self._composes = self.spells_text and self._probe()
 
     @property
     def start_token(self) -> str | None:
@@ -129,7 +133,7 @@ class TextTokenizer:
         return self.tokenizer.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def token_bytes(self) -> list[bytes]:
-        """The bytes that each token stands for; none for the special ones."""
+        """The bytes that each token stands for; none for the special ones. Of WordPiece those it shows."""
         return self._token_bytes
 
     def byte_count(self, text: str) -> int:
@@ -171,6 +175,8 @@ class TextTokenizer:
                 found.append(bytes([int(byte[1], 16)]))
             elif token in added and added[token].special:
                 found.append(b"")
+            elif not self.spells_text:  # at least which tokens are words
+                found.append(text.removeprefix("##").encode())
             elif token in added or self.falls_back_to_bytes:
                 found.append(text.replace(SPACE, self._space).encode())
             else:

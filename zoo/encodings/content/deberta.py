@@ -87,7 +87,7 @@ class DeBERTa(Encoding):
         return q / self.divisor, k
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        q, k = (x * (self.size.head_dim**-0.5 / self.divisor) for x in (q, k))
+        q, k = (x * (self.size.scale / self.divisor) for x in (q, k))
         keys_HRD, queries_HRD = self._projected(self.keys, q), self._projected(self.queries, k)
         q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
         rows_BHTS = self._rows(q_pos - k_pos)

@@ -52,7 +52,7 @@ class Shaw(Encoding):
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
-        products_BHTR = q @ self.keys.to(q.dtype).T * self.size.head_dim**-0.5
+        products_BHTR = q @ self.keys.to(q.dtype).T * self.size.scale
         return products_BHTR.gather(-1, self._rows(context).expand(*q.shape[:2], -1, -1))
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:

@@ -51,9 +51,9 @@ class TransformerXL(Encoding):
         self.register_buffer("frequency", frequency, persistent=False)
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        q, k = q * self.size.head_dim**-0.5, k * self.size.head_dim**-0.5
+        q, k = q * self.size.scale, k * self.size.scale
         content_BH1S = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
-        q_BHTD = q + (self.position_bias * self.size.head_dim**-0.5).to(q.dtype)[:, None]
+        q_BHTD = q + (self.position_bias * self.size.scale).to(q.dtype)[:, None]
         if not context.consecutive:
             return content_BH1S + self._by_positions(q_BHTD, context)
         distances = context.distances()

@@ -52,7 +52,7 @@ class CoPE(Encoding):
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # The logits come in float32, and the sums must stay there: a bf16 sum stops growing at 256.
         with torch.autocast(q.device.type, enabled=False):
-            scores_BHTP = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.head_dim**-0.5
+            scores_BHTP = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.scale
             return logits + _Counted.apply(logits, scores_BHTP, context.allowed())
 
 

@@ -43,7 +43,7 @@ class FoX(Encoding):
 
     def __init__(self, size: Size, *, gate_bias: float = 0.0, scaled: bool = False):
         super().__init__(size)
-        self.scale = size.head_dim**-0.5 if scaled else 1.0
+        self.scale = size.scale if scaled else 1.0
         self.gate = nn.Linear(size.d_model, size.num_heads)
         nn.init.normal_(self.gate.weight, std=0.02)
         nn.init.constant_(self.gate.bias, gate_bias)

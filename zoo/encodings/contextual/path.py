@@ -86,7 +86,7 @@ class PaTH(Encoding):
         stop = start + q.shape[2]
         with torch.autocast(q.device.type, enabled=False):
             reflections = self._reflections(context, start, stop)
-            q, k = q.float() * self.size.head_dim**-0.5, k.float()
+            q, k = q.float() * self.size.scale, k.float()
             own = q, k[:, :, start:stop], *reflections
             rows = context.rows("keys as the last token sees them")
             if start and (rows is None or rows.count != start):

@@ -68,7 +68,7 @@ class Wall(Encoding):
         gates_BHSD = gates.unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
         with torch.autocast(q.device.type, enabled=False):
             seen = gates_BHSD[:, :, : context.query_offset + q.shape[2]]
-            return gated_products(q.float() * self.size.head_dim**-0.5, k.float(), seen)
+            return gated_products(q.float() * self.size.scale, k.float(), seen)
 
 
 def gated_products(q_BHTD: Tensor, k_BHSD: Tensor, gates_BHSD: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class TwoRanges(RoPE):
         """The scores of queries at positions `far` less those of near pairs, [B,H,T,S], of `_far_and_near`
         keys."""
         turned, near = (self._turned(q, pos, context) for pos in (far, context.q_pos))
-        q_BHTE = torch.cat((turned, -near), -1) * self.size.head_dim**-0.5
+        q_BHTE = torch.cat((turned, -near), -1) * self.size.scale
         return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
     def _far_and_near(self, k: Tensor, context: AttentionContext) -> Tensor:

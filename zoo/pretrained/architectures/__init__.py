@@ -1,4 +1,4 @@
-"""Published decoders: import from their format and export to it.
+"""Published models: import from their format and export to it.
 
 To add one: an `Architecture` in a file here, and its name in `ARCHITECTURES`.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
+from zoo.pretrained.architectures.bert import BERT, MODERNBERT
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
-from zoo.pretrained.architectures.llama import LLAMA, MISTRAL, QWEN2, QWEN3, SMOLLM3
+from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 
 ARCHITECTURES = {
     "LlamaForCausalLM": LLAMA,
@@ -18,10 +19,14 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": QWEN2,
     "Qwen3ForCausalLM": QWEN3,
     "SmolLM3ForCausalLM": SMOLLM3,
+    "Gemma3ForCausalLM": GEMMA3,
+    "Olmo2ForCausalLM": OLMO2,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "GPT2LMHeadModel": GPT2,
     "BloomForCausalLM": BLOOM,
     "MptForCausalLM": MPT,
+    "ModernBertForMaskedLM": MODERNBERT,
+    "BertForMaskedLM": BERT,
 }
 """Each by its name in `config.json`; the names of their base models end with `Model`."""
 

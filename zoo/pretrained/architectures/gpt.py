@@ -10,21 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.pretrained.architecture import MODULES, Architecture, Model
+from zoo.pretrained import options
+from zoo.pretrained.architecture import MODULES, Architecture, Model, usual
 from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
-from zoo.pretrained.options import (
-    PARTIAL_ROPE,
-    SIZE_NAMES,
-    SIZES,
-    THEIR_ACTIVATIONS,
-    activation,
-    any_value,
-    fixed_alibi,
-    four_widths,
-    only,
-    rope,
-    write_rope,
-)  # fmt: skip
 
 NAMES = {
     "d_model": ("n_embd", "hidden_size"), "num_layers": ("n_layer", "num_hidden_layers"),
@@ -32,7 +20,8 @@ NAMES = {
     "tie_embeddings": ("tie_word_embeddings",),
 }  # fmt: skip
 # Zeros stand for every bias and offset that is not there.
-BIASES = {"bias": any_value, "norm_bias": any_value}
+BIASES = {"bias": options.any_value, "norm_bias": options.any_value}
+WITH_BIAS = (*MODULES, "embedding_norm", "final_norm")
 
 
 def read_gpt2(config: Config, model: Model) -> Model:
@@ -42,14 +31,14 @@ def read_gpt2(config: Config, model: Model) -> Model:
             "table_length": config.take("n_positions", "max_position_embeddings"),
         },
         "d_ff": config.take("n_inner", kind=(int, NONE)) or 4 * model["d_model"],
-        "activation": activation(config, "activation_function"),
+        "activation": options.activation(config, "activation_function"),
     }
 
 
 def write_gpt2(model: Model, length: int) -> dict[str, Any]:
     return {
         "n_positions": model["encoding"]["table_length"] or length, "n_inner": model["d_ff"],
-        "activation_function": THEIR_ACTIVATIONS[model["activation"]],
+        "activation_function": options.THEIR_ACTIVATIONS[model["activation"]],
         "resid_pdrop": model["dropout"], "embd_pdrop": model["dropout"], "attn_pdrop": 0.0,
     }  # fmt: skip
 
@@ -68,16 +57,17 @@ GPT2 = Architecture(
     kept={"norm": "layernorm", "bias": "all"},
     read_own=read_gpt2,
     write_own=write_gpt2,
-    takes=BIASES | {"d_ff": any_value, "activation": tuple(THEIR_ACTIVATIONS)},
-    encoding=only("learned", beyond=("error",)),
+    takes=BIASES | {"d_ff": options.any_value, "activation": tuple(options.THEIR_ACTIVATIONS)},
+    encoding=options.only("learned", beyond=("error",)),
     outside={
         "tokens.weight": "transformer.wte.weight", "encoding.slots.0.0.table": "transformer.wpe.weight",
         "final_norm.weight": "transformer.ln_f.weight", "final_norm.bias": "transformer.ln_f.bias",
         "head.weight": "lm_head.weight",
     },
     layer="transformer.h.{}",
-    modules=("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
+    modules=usual("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
     prefix="transformer.",
+    zeros=lambda model: WITH_BIAS,
     transposed=True,
     buffers=("attn.bias", "attn.masked_bias"),
 )  # fmt: skip
@@ -85,49 +75,51 @@ GPT2 = Architecture(
 
 def read_neox(config: Config, model: Model) -> Model:
     base, part = config.take("rotary_emb_base", kind=NUMBER), config.take("rotary_pct", kind=NUMBER)
-    encoding = rope(config, base, part, model["d_model"] // max(model["num_heads"], 1))
+    encoding = options.rope(config, base, part, model["d_model"] // max(model["num_heads"], 1))
     bias = "all" if config.take("attention_bias", kind=bool) else "feed_forward"
-    return {"encoding": encoding, "activation": activation(config, "hidden_act"), "bias": bias}
+    return {"encoding": encoding, "activation": options.activation(config, "hidden_act"), "bias": bias}
 
 
 def write_neox(model: Model, length: int) -> dict[str, Any]:
     return {
-        "hidden_act": THEIR_ACTIVATIONS[model["activation"]],
+        "hidden_act": options.THEIR_ACTIVATIONS[model["activation"]],
         "attention_bias": model["bias"] != "feed_forward", "hidden_dropout": model["dropout"],
-        **write_rope(model, model["encoding"], length),
+        **options.write_rope(model, model["encoding"], length),
     }  # fmt: skip
 
 
-def neox_biases(model: Model) -> list[str]:
-    return [one for one in MODULES if model["bias"] != "feed_forward" or "attention." not in one]
+def neox_zeros(model: Model) -> list[str]:
+    return [one for one in WITH_BIAS if model["bias"] != "feed_forward" or "attention." not in one]
 
 
 GPT_NEOX = Architecture(
     title="GPT-NeoX",
     model_type="gpt_neox",
     defaults={
-        **SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True,
+        **options.SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True,
         "attention_bias": True, "tie_word_embeddings": False, "rotary_emb_base": 1e4, "rotary_pct": 0.25,
         "rope_parameters": None, "rope_scaling": None,
     },
-    names=SIZE_NAMES | {"norm_eps": ("layer_norm_eps",), "parallel_residual": ("use_parallel_residual",)},
+    names=options.SIZE_NAMES | {
+        "norm_eps": ("layer_norm_eps",), "parallel_residual": ("use_parallel_residual",),
+    },
     length=("max_position_embeddings",),
     kept={"norm": "layernorm"},
     read_own=read_neox,
     write_own=write_neox,
-    takes=BIASES | {"activation": tuple(THEIR_ACTIVATIONS)},
-    encoding=PARTIAL_ROPE,
+    takes=BIASES | {"activation": tuple(options.THEIR_ACTIVATIONS)},
+    encoding=options.PARTIAL_ROPE,
     outside={
         "tokens.weight": "gpt_neox.embed_in.weight", "final_norm.weight": "gpt_neox.final_layer_norm.weight",
         "final_norm.bias": "gpt_neox.final_layer_norm.bias", "head.weight": "embed_out.weight",
     },
     layer="gpt_neox.layers.{}",
-    modules=(
+    modules=usual(
         "input_layernorm", "post_attention_layernorm", "attention.query_key_value", "attention.dense",
         "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
     prefix="gpt_neox.",
-    biases=neox_biases,
+    zeros=neox_zeros,
     by_head=True,
     buffers=("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"),
 )  # fmt: skip
@@ -153,8 +145,8 @@ BLOOM = Architecture(
     kept={"norm": "layernorm", "embedding_norm": True, "activation": "gelu_tanh", "bias": "all"},
     read_own=read_alibi,
     write_own=lambda model, length: {"hidden_dropout": model["dropout"], "seq_length": length},
-    takes=BIASES | {"d_ff": four_widths},
-    encoding=fixed_alibi,
+    takes=BIASES | {"d_ff": options.four_widths},
+    encoding=options.fixed_alibi,
     outside={
         "tokens.weight": "transformer.word_embeddings.weight", "head.weight": "lm_head.weight",
         "embedding_norm.weight": "transformer.word_embeddings_layernorm.weight",
@@ -162,11 +154,12 @@ BLOOM = Architecture(
         "final_norm.weight": "transformer.ln_f.weight", "final_norm.bias": "transformer.ln_f.bias",
     },
     layer="transformer.h.{}",
-    modules=(
+    modules=usual(
         "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
         "self_attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
     prefix="transformer.",
+    zeros=lambda model: WITH_BIAS,
     by_head=True,
 )  # fmt: skip
 
@@ -199,14 +192,13 @@ MPT = Architecture(
     kept={"norm": "layernorm", "norm_bias": False, "activation": "gelu"},
     read_own=read_alibi,
     write_own=write_mpt,
-    takes={"d_ff": four_widths},
-    encoding=fixed_alibi,
+    takes={"d_ff": options.four_widths},
+    encoding=options.fixed_alibi,
     outside={
         "tokens.weight": "transformer.wte.weight", "final_norm.weight": "transformer.norm_f.weight",
         "head.weight": "lm_head.weight",
     },
     layer="transformer.blocks.{}",
-    modules=("norm_1", "norm_2", "attn.Wqkv", "attn.out_proj", "ffn.up_proj", "ffn.down_proj"),
+    modules=usual("norm_1", "norm_2", "attn.Wqkv", "attn.out_proj", "ffn.up_proj", "ffn.down_proj"),
     prefix="transformer.",
-    biases=lambda model: (),
 )  # fmt: skip

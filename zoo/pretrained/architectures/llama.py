@@ -3,75 +3,61 @@
 Llama (Touvron et al. 2023, arXiv:2302.13971; Grattafiori et al. 2024, arXiv:2407.21783). Mistral (Jiang et
 al. 2023, arXiv:2310.06825), with a sliding window. Qwen2 (Yang et al. 2024, arXiv:2407.10671), with biases of
 queries, keys and values. Qwen3 (Yang et al. 2025, arXiv:2505.09388), with normalised queries and keys.
-SmolLM3, in which some layers have no rotary embedding (arXiv:2501.18795).
+SmolLM3, in which some layers have no rotary embedding (arXiv:2501.18795). Gemma 3 (Kamath et al. 2025,
+arXiv:2503.19786), with two bases of RoPE, norms of inputs and outputs, and gains kept less 1. OLMo 2 (OLMo
+team 2024, arXiv:2501.00656), with norms of outputs, and of queries and keys across heads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from zoo.pretrained import options
 from zoo.pretrained.architecture import Architecture, Condition, Model
 from zoo.pretrained.config import NONE, NUMBER, Config
-from zoo.pretrained.options import (
-    GATES,
-    SIZE_NAMES,
-    SIZES,
-    WHOLE_ROPE,
-    activation,
-    any_value,
-    called,
-    head_width,
-    one_width,
-    own_heads,
-    rope,
-    windows,
-    write_rope,
-)  # fmt: skip
 
 NO_BIASES = {
-    **SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu", "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "rope_parameters": None,
-    "rope_scaling": None,
+    **options.SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu",
+    "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0,
+    "rope_parameters": None, "rope_scaling": None,
 }  # fmt: skip
-OF_ATTENTION, OF_MLP = ["attention.qkv", "attention.out"], ["feed_forward.up", "feed_forward.down"]
-HAVE_BIAS = {
-    "none": [], "qkv": OF_ATTENTION[:1], "attention": OF_ATTENTION, "feed_forward": OF_MLP,
-    "all": OF_ATTENTION + OF_MLP,
+OF_LAYER = {
+    "attention.qkv": tuple(f"self_attn.{one}_proj" for one in "qkv"), "attention.out": "self_attn.o_proj",
+    "feed_forward.up": ("mlp.gate_proj", "mlp.up_proj"), "feed_forward.down": "mlp.down_proj",
+    "attention.q_norm": "self_attn.q_norm", "attention.k_norm": "self_attn.k_norm",
 }  # fmt: skip
 
 
-def read(config: Config, model: Model) -> Model:
+def read(config: Config, model: Model, encoding: Any = None) -> Model:
     heads, head_dim = model["num_heads"], config.take("head_dim", kind=(int, NONE))
     kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
-    biases = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
-    has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
+    key = "hidden_act" if "hidden_act" in config.defaults else "hidden_activation"
     return {
-        "encoding": rope(config, config.take("rope_theta", kind=NUMBER)),
+        "encoding": encoding or options.rope(config, config.take("rope_theta", kind=NUMBER)),
         "num_kv_heads": None if kv_heads == heads else kv_heads,
         "head_dim": None if heads and head_dim == model["d_model"] / heads else head_dim,
-        "activation": activation(config, "hidden_act", GATES),
-        "bias": model.get("bias", has_biases.get(biases, "all")),
+        "activation": options.activation(config, key, options.GATES),
+        "bias": model.get("bias", options.biases(config)),
     }
 
 
 def write(model: Model, length: int) -> dict[str, Any]:
     encoding = model["encoding"]
-    if called(encoding) == "interleave":
+    if options.called(encoding) == "interleave":
         encoding = next(one for one in encoding["pattern"] if one["name"] != "none")
     return {
         "num_key_value_heads": model["num_kv_heads"] or model["num_heads"],
-        "head_dim": head_width(model),
-        "hidden_act": "silu",
-        "attention_bias": model["bias"] in ("attention", "all"),
-        "mlp_bias": model["bias"] in ("feed_forward", "all"),
-        **write_rope(model, encoding, length),
+        "head_dim": options.head_width(model),
+        "hidden_act": options.THEIR_GATES[model["activation"]],
+        **options.write_biases(model),
+        **options.write_rope(model, encoding, length),
     }
 
 
 def sizes(model: Model) -> dict[str, tuple[int, ...]]:
-    width, groups = head_width(model), model["num_kv_heads"] or model["num_heads"]
+    width, groups = options.head_width(model), model["num_kv_heads"] or model["num_heads"]
     qkv = (model["num_heads"] * width, groups * width, groups * width)
     return {"attention.qkv": qkv, "feed_forward.up": (model["d_ff"], model["d_ff"])}
 
@@ -80,29 +66,26 @@ LLAMA = Architecture(
     title="Llama",
     model_type="llama",
     defaults=NO_BIASES | {"attention_bias": False, "mlp_bias": False},
-    names=SIZE_NAMES,
+    names=options.SIZE_NAMES,
     length=("max_position_embeddings",),
     kept={"norm": "rmsnorm"},
     read_own=read,
     write_own=write,
     takes={
-        "activation": ("swiglu",), "num_kv_heads": any_value, "head_dim": any_value,
-        "bias": ("none", "attention", "feed_forward", "all"),
-        "norm_bias": any_value,  # RMSNorm has none
+        "activation": tuple(options.THEIR_GATES), "num_kv_heads": options.any_value,
+        "head_dim": options.any_value, "bias": ("none", "attention", "feed_forward", "all"),
+        "norm_bias": options.any_value,  # RMSNorm has none
     },
-    encoding=WHOLE_ROPE,
+    encoding=options.WHOLE_ROPE,
     outside={
         "tokens.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight",
         "head.weight": "lm_head.weight",
     },
     layer="model.layers.{}",
-    modules=(
-        "input_layernorm", "post_attention_layernorm", tuple(f"self_attn.{one}_proj" for one in "qkv"),
-        "self_attn.o_proj", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "self_attn.q_norm",
-        "self_attn.k_norm",
-    ),
+    modules=OF_LAYER | {
+        "attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm",
+    },
     prefix="model.",
-    biases=lambda model: HAVE_BIAS[model["bias"]],
     sizes=sizes,
 )  # fmt: skip
 
@@ -112,13 +95,12 @@ def kin(
     defaults: dict[str, Any],
     takes: Mapping[str, Condition],
     kept: Model | None = None,
-    **other: Callable,
+    **other: Any,
 ) -> Architecture:
     """An architecture of Llama's kind, from its differences to Llama."""
     kept, takes = LLAMA.kept | (kept or {}), {**LLAMA.takes, **takes}
-    return replace(
-        LLAMA, title=title, model_type=title.lower(), defaults=defaults, takes=takes, kept=kept, **other
-    )
+    own = {"title": title, "model_type": title.lower(), "defaults": defaults, "takes": takes, "kept": kept}
+    return replace(LLAMA, **own | other)
 
 
 def read_mistral(config: Config, model: Model) -> Model:
@@ -138,16 +120,14 @@ def read_qwen(config: Config, model: Model) -> Model:
     """The first `max_window_layers` layers see all, the others a window."""
     used, first = config.take("use_sliding_window", kind=bool), config.take("max_window_layers")
     width, layers = config.take("sliding_window", kind=(int, NONE)), model["num_layers"]
-    window = windows(config, width if used else None, [layer >= first for layer in range(layers)])
-    return read(config, model) | {"window": window}
+    width = width if used else None
+    sliding = options.sliding_layers(config, width, [layer >= first for layer in range(layers)])
+    return read(config, model) | {"window": options.windows(width, sliding)}
 
 
 def write_windows(model: Model, length: int) -> dict[str, Any]:
     """With a window in layers of the model's choice."""
-    pattern = model["window"] if isinstance(model["window"], list | tuple) else [model["window"]]
-    widths = [pattern[layer % len(pattern)] for layer in range(model["num_layers"])]
-    width = next((one for one in widths if one is not None), None)
-    kinds = ["full_attention" if one is None else "sliding_attention" for one in widths]
+    width, kinds = options.layer_types(model)
     window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
     return write(model, length) | window
 
@@ -159,7 +139,7 @@ OF_QWEN = NO_BIASES | {
 QWEN2 = kin(
     "Qwen2",
     OF_QWEN,
-    {"bias": ("qkv",), "head_dim": own_heads, "window": one_width},
+    {"bias": ("qkv",), "head_dim": options.own_heads, "window": options.one_width},
     kept={"bias": "qkv"},
     read_own=read_qwen,
     write_own=write_windows,
@@ -167,7 +147,7 @@ QWEN2 = kin(
 QWEN3 = kin(
     "Qwen3",
     OF_QWEN | {"head_dim": 128, "attention_bias": False},
-    {"bias": ("none", "attention"), "window": one_width},
+    {"bias": ("none", "attention"), "window": options.one_width},
     kept={"qk_norm": True},
     read_own=read_qwen,
     write_own=write_windows,
@@ -185,35 +165,26 @@ def read_smollm3(config: Config, model: Model) -> Model:
         config.problem(key, f"{config.values[key]} for {layers} layers")
     used = config.take("use_sliding_window", kind=bool)
     width = config.take("sliding_window", kind=(int, NONE))
-    given["window"] = windows(config, width, [used and not one for one in rotary])
-    rope, none = given["encoding"], {"name": "none"}
-    if not all(rotary):
-        pattern = shortest([rope if one else none for one in rotary])
-        given["encoding"] = {"name": "interleave", "pattern": pattern} if any(rotary) else none
+    sliding = options.sliding_layers(config, width, [used and not one for one in rotary])
+    given["window"] = options.windows(width, sliding)
+    given["encoding"] = options.in_turns([given["encoding"] if one else {"name": "none"} for one in rotary])
     return given
 
 
-def shortest(pattern: list) -> list:
-    """The beginning of a pattern that gives all of it when repeated."""
-    size = len(pattern)
-    return next(pattern[:n] for n in range(1, size + 1) if (pattern[:n] * size)[:size] == pattern)
-
-
 def write_smollm3(model: Model, length: int) -> dict[str, Any]:
-    pattern = model["encoding"]["pattern"]
-    rotary = [int(pattern[layer % len(pattern)]["name"] != "none") for layer in range(model["num_layers"])]
+    rotary = [int(one["name"] != "none") for one in options.of_layers(model["encoding"]["pattern"], model)]
     return write_windows(model, length) | {"no_rope_layers": rotary}
 
 
 def rope_or_none(model: Model) -> str | None:
     """A test for an encoding that is one rope in some layers and none in the others."""
     encoding = model["encoding"]
-    if called(encoding) != "interleave" or isinstance(encoding, list):
-        return f"encoding is {called(encoding)}"
+    if options.called(encoding) != "interleave" or isinstance(encoding, list):
+        return f"encoding is {options.called(encoding)}"
     rotary = [one for one in encoding["pattern"] if one["name"] != "none"]
     if not rotary or any(one != rotary[0] for one in rotary):
         return "its layers are not one rope and none"
-    return WHOLE_ROPE({"encoding": rotary[0]})
+    return options.WHOLE_ROPE({"encoding": rotary[0]})
 
 
 SMOLLM3 = kin(
@@ -222,8 +193,70 @@ SMOLLM3 = kin(
         "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2e6, "use_sliding_window": False,
         "sliding_window": None, "layer_types": None, "no_rope_layers": None, "no_rope_layer_interval": 4,
     },
-    {"bias": ("none", "attention"), "head_dim": own_heads, "window": one_width},
+    {"bias": ("none", "attention"), "head_dim": options.own_heads, "window": options.one_width},
     read_own=read_smollm3,
     write_own=write_smollm3,
     encoding=rope_or_none,
+)  # fmt: skip
+
+
+def read_gemma3(config: Config, model: Model) -> Model:
+    """Layers with a window have a rotary embedding of their own."""
+    thetas = {"full_attention": "rope_theta", "sliding_attention": "rope_local_base_freq"}
+    of_types = options.ropes(config, thetas, ("full_attention",))
+    width = config.take("sliding_window", kind=(int, NONE))
+    sliding = options.but_every(config, "sliding_window_pattern", model, 1)
+    sliding = options.sliding_layers(config, width, sliding)
+    given = read(config, model, options.in_turns([of_types[options.LAYER_TYPES[one]] for one in sliding]))
+    scalar = config.take("query_pre_attn_scalar", kind=NUMBER)
+    if scalar <= 0:
+        config.problem("query_pre_attn_scalar", f"{scalar} has no root to divide by")
+    own = scalar <= 0 or scalar == options.head_width(model | given)
+    return given | {
+        "window": options.windows(width, sliding), "attention_scale": None if own else scalar**-0.5,
+    }  # fmt: skip
+
+
+def write_gemma3(model: Model, length: int) -> dict[str, Any]:
+    scale = model["attention_scale"]
+    given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
+    given["hidden_activation"] = given.pop("hidden_act")
+    given["query_pre_attn_scalar"] = options.head_width(model) if scale is None else round(scale**-2)
+    del given["use_sliding_window"]
+    return given | options.write_ropes(model, length)
+
+
+GEMMA3 = kin(
+    "Gemma 3",
+    {
+        **options.SIZES, "num_key_value_heads": 4, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "attention_bias": False, "layer_types": None,
+        "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6,
+        "final_logit_softcapping": None, "attn_logit_softcapping": None, "use_bidirectional_attention": False,
+        "rope_parameters": None, "rope_scaling": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+    },
+    {"bias": ("none", "attention"), "window": options.one_width, "attention_scale": options.root_of_integer},
+    kept={"norm_position": "both", "qk_norm": True, "embedding_scale": "sqrt_d_model"},
+    model_type="gemma3_text",
+    read_own=read_gemma3,
+    write_own=write_gemma3,
+    encoding=options.rope_by_window,
+    modules=OF_LAYER | {
+        "attention_norm": "input_layernorm", "attention_output_norm": "post_attention_layernorm",
+        "feed_forward_norm": "pre_feedforward_layernorm",
+        "feed_forward_output_norm": "post_feedforward_layernorm",
+    },
+    gain_offset=1.0,
+)  # fmt: skip
+
+OLMO2 = kin(
+    "OLMo 2",
+    NO_BIASES | {"rms_norm_eps": 1e-5, "attention_bias": False},
+    {"bias": ("none", "attention")},
+    kept={"norm_position": "output", "qk_norm": "across_heads"},
+    model_type="olmo2",
+    modules=OF_LAYER | {
+        "attention_output_norm": "post_attention_layernorm",
+        "feed_forward_output_norm": "post_feedforward_layernorm",
+    },
 )  # fmt: skip
