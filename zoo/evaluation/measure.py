@@ -137,7 +137,7 @@ def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
         "length": plan.length,
         "tokens_per_second": plan.tokens / max(seconds, 1e-9),
         "peak_memory_mb": max(peaks),
-        "machine": machine(team.device.type, team.world_size),
+        "machine": machine(team.device.type, team.size),
     }
     return [
         Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
