@@ -1,6 +1,5 @@
 """Runs in forked processes that halt at a chosen place, and comparisons of the runs that they leave."""
 
-import csv
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 import torch
 import yaml
 from ports import free_port
+from run_files import assert_same, logged, saved, settings
 
 ROOT = Path(__file__).parent.parent
 TIMED = ("train/tokens_per_second", "train/peak_memory_mb", "tokens_per_second", "peak_memory_mb")
@@ -122,33 +122,14 @@ def kill_group(group):
         os.killpg(group, signal.SIGKILL)
 
 
-def leaves(tree, path=()):
-    """Every tensor and number of a checkpoint by its path."""
-    if isinstance(tree, dict):
-        items = tree.items()
-    elif isinstance(tree, list | tuple):
-        items = enumerate(tree)
-    else:
-        return {path: tree}
-    return {key: leaf for name, part in items for key, leaf in leaves(part, (*path, name)).items()}
-
-
 def assert_same_checkpoint(one, two):
     """The same weights, optimizer, schedule, progress and place in the data, bit for bit."""
     parts = ("global_step", "epoch", "state_dict", "optimizer_states", "lr_schedulers", "zoo_card")
-    left, right = (torch.load(file, weights_only=True) for file in (one, two))
-    for part in parts:
-        a, b = leaves(left[part]), leaves(right[part])
-        assert a.keys() == b.keys() and a
-        for key in a:
-            same = torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key]
-            assert same, (one, part, key)
+    assert_same(*(torch.load(file, weights_only=True) for file in (one, two)), parts)
 
 
 def rows_of(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = [*csv.DictReader(file)]
-    return [{k: v for k, v in row.items() if k not in TIMED} for row in rows]
+    return [{k: v for k, v in row.items() if k not in TIMED} for row in logged(folder)]
 
 
 def results_of(folder):
@@ -180,7 +161,7 @@ def endless(mapping, here, *sets):
     # Longer than any of these tests.
     sets = ["trainer.max_steps=100000", "optimizer.schedule=constant", "checkpoint.every_n_steps=100000",
             "trainer.val_check_interval=50", "trainer.log_every_n_steps=1", *sets]  # fmt: skip
-    return ["fit", "--recipe", "text.yaml", "--out", "run", *(p for s in sets for p in ("--set", s))]
+    return ["fit", "--recipe", "text.yaml", "--out", "run", *settings(*sets)]
 
 
 def texts(log):
@@ -192,7 +173,7 @@ def last_line(text):
 
 
 def saved_step(folder):
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    return saved(folder)["global_step"]
 
 
 def is_training(here, before=0):

@@ -1,17 +1,16 @@
 """Collectives of the processes of a run."""
 
-import csv
 import os
 import signal
 
 import pytest
 import yaml
 from killed_runs import texts
+from run_files import logged, settings
 
 
 def loss_rows(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        return [row["train/loss"] for row in csv.DictReader(file)]
+    return [row["train/loss"] for row in logged(folder)]
 
 
 @pytest.mark.slow
@@ -20,7 +19,7 @@ def test_a_checkpoint_between_two_rows_of_the_log(forks, here, mapping):
     sets = ["trainer.devices=2", "trainer.log_every_n_steps=3", "trainer.max_steps=6",
             "checkpoint.every_n_steps=10"]  # fmt: skip
     (here / "text.yaml").write_text(yaml.safe_dump({**mapping("text"), "name": "text"}))
-    command = ["fit", "--recipe", "text.yaml", *(part for text in sets for part in ("--set", text)), "--out"]
+    command = ["fit", "--recipe", "text.yaml", *settings(*sets), "--out"]
     forks.run([*command, "whole"], here, "whole", 2)
     log = here / "cut.log"
     pids = forks.start([*command, "cut"], here, log, 2, halt=("step", 3))

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 
 import pytest
-import torch
 import yaml
+from run_files import assert_same, saved, settings
 
 from zoo import cli
 from zoo.data import build_dataset
@@ -72,21 +72,8 @@ def zoo(here, mapping, capfd):
 
 
 def fit(zoo, folder, *more):
-    sets = [word for text in ("model.dropout=0.1", STEPS, LOGGING) for word in ("--set", text)]
-    return zoo(
-        "fit", "--recipe", "tiny.yaml", *sets, "--set", "checkpoint.every_n_steps=2", "--out", folder, *more
-    )
-
-
-def weights(folder):
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-
-
-def assert_same(one, two):
-    assert one["global_step"] == two["global_step"]
-    assert one["state_dict"].keys() == two["state_dict"].keys()
-    for name, value in one["state_dict"].items():
-        assert torch.equal(value, two["state_dict"][name]), name
+    sets = settings("model.dropout=0.1", STEPS, LOGGING, "checkpoint.every_n_steps=2")
+    return zoo("fit", "--recipe", "tiny.yaml", *sets, "--out", folder, *more)
 
 
 def drafts(folder):
@@ -100,7 +87,7 @@ PAGES = [0, 1, 2, 4, 12, 28, 38, 44, 49, 55, 62, 200, 4000]
 
 def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
     assert fit(zoo, here / "whole")[0] == 0
-    whole, unwritten, resumed = weights(here / "whole"), set(), 0
+    whole, unwritten, resumed = saved(here / "whole"), set(), 0
     for pages in PAGES:
         disk.resize(BIG)
         disk.empty()
@@ -123,10 +110,10 @@ def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
         if done is None:
             assert "The run is trained and saved" in expected[0]
         else:
-            assert weights(folder)["global_step"] == int(done[1])
+            assert saved(folder)["global_step"] == int(done[1])
             resumed += 1
         assert zoo(*shlex.split(command)[3:])[0] == 0, command
-        assert_same(whole, weights(folder))
+        assert_same(whole, saved(folder))
         assert json.loads((folder / "evaluation" / "lengths.json").read_text())
         assert not drafts(folder)
     else:

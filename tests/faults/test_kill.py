@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from killed_runs import alive_in_group, assert_same_run, kill_group, saved_step, wait_for
+from run_files import settings
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def command(here, mapping):
         (here / f"{kind}.yaml").write_text(yaml.safe_dump(made))
         sets = ["model.dropout=0.1", f"trainer.max_steps={STEPS}", f"checkpoint.every_n_steps={EVERY}",
                 "trainer.log_every_n_steps=3", *sets]  # fmt: skip
-        return ["fit", "--recipe", f"{kind}.yaml", "--out", out, *(p for s in sets for p in ("--set", s))]
+        return ["fit", "--recipe", f"{kind}.yaml", "--out", out, *settings(*sets)]
 
     return command
 

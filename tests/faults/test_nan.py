@@ -1,6 +1,5 @@
 """A run with NaN or infinite values ends at once, names the step, and leaves a finite checkpoint."""
 
-import csv
 import json
 import os
 import signal
@@ -9,6 +8,7 @@ import pytest
 import torch
 from killed_runs import endless, texts
 from lightning.pytorch import LightningModule
+from run_files import logged, saved
 
 from zoo import registry
 from zoo.data import open_data
@@ -21,10 +21,6 @@ from zoo.training.callbacks import StepLog
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
 EVERY_TWO = ["trainer.max_steps=8", "checkpoint.every_n_steps=2", "trainer.log_every_n_steps=100"]
-
-
-def saved(folder, name="last"):
-    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)
 
 
 def assert_finite(content):
@@ -158,8 +154,7 @@ def test_a_validation_that_is_not_finite_is_reported_and_is_not_the_best(here, r
 
 
 def metrics(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        return {int(row["step"]): row for row in csv.DictReader(file)}
+    return {int(row["step"]): row for row in logged(folder)}
 
 
 @pytest.mark.parametrize(

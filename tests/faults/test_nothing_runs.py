@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_files import settings
 
 import zoo
 from zoo import cli, registry
@@ -148,8 +149,7 @@ def test_a_run_writes_into_its_folder_and_its_cache(here, mapping, monkeypatch):
     made["data"] = made["data"] | {"cache": "cache"}
     Path("tiny.yaml").write_text(yaml.safe_dump(made))
     before = tree(here, [])
-    options = [word for text in sets for word in ("--set", text)]
-    assert cli.main(["fit", "--recipe", "tiny.yaml", "--out", "deep/run", *options]) == 0
+    assert cli.main(["fit", "--recipe", "tiny.yaml", "--out", "deep/run", *settings(*sets)]) == 0
     assert tree(here, [here / "deep" / "run", here / "cache"]) == before
 
 

@@ -1,6 +1,5 @@
 """For any number of processes: the same tokens at the same step, the same losses, the same weights."""
 
-import csv
 import functools
 import json
 import os
@@ -9,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from ports import free_port
+from run_files import logged, saved, settings
 
 ROOT = Path(__file__).parents[2]
 EQUAL = 1e-5
@@ -39,12 +38,7 @@ Task.training_step = recorded
 
 
 def command(kind, *sets):
-    return [
-        "fit",
-        "--recipe",
-        f"{kind}.yaml",
-        *(part for text in (*STEPS, *sets) for part in ("--set", text)),
-    ]
+    return ["fit", "--recipe", f"{kind}.yaml", *settings(*STEPS, *sets)]
 
 
 def recorded(folder):
@@ -74,14 +68,9 @@ def trained(forks, here, mapping):
     return trained
 
 
-def log(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @functools.cache
 def weights(folder):
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return saved(folder)["state_dict"]
 
 
 def rows(folder):
@@ -92,7 +81,7 @@ def assert_same_run(one, two, record_property):
     """Tokens exactly; losses, weights and evaluation to what float32 gives."""
     (folder, seen), (other, also_seen) = one, two
     assert seen == also_seen and len(seen) == 24 and {len(rows) for rows in seen.values()} == {4}
-    lines, others = log(folder), log(other)
+    lines, others = logged(folder), logged(other)
     assert len(lines) == len(others) == 24
     largest = 0.0
     for line, its in zip(lines, others, strict=True):
@@ -145,7 +134,7 @@ def test_runs_in_float64_differ_by_rounding_alone(trained):
     assert one[1] == two[1]
     pairs = [
         (float(line["train/loss"]), float(its["train/loss"]))
-        for line, its in zip(log(one[0]), log(two[0]), strict=True)
+        for line, its in zip(logged(one[0]), logged(two[0]), strict=True)
     ]
     assert len(pairs) == 50 and max(abs(left / right - 1) for left, right in pairs) < 3e-7
     ours, theirs = weights(one[0]), weights(two[0])

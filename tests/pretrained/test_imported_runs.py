@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 import yaml
 from published import publish
+from run_files import settings
 from tokenizers import Tokenizer, processors
 
 from zoo.cli import main
@@ -78,7 +79,7 @@ def test_an_imported_run_is_evaluated_compared_and_trained_on(here, cache, capsy
 
     theirs = publish("llama", here / "published")
     data = ["data.name=sample", "data.documents=12", "data.words=600", f"data.cache={cache}"]
-    sets = [part for one in data for part in ("--set", one)]
+    sets = settings(*data)
     printed = zoo("import", "published", "--name", "llama", *sets)
     assert "runs/llama" in printed.splitlines()[-1]
     run = here / "runs" / "llama"
@@ -97,7 +98,7 @@ def test_an_imported_run_is_evaluated_compared_and_trained_on(here, cache, capsy
         ("model.encoding=rerope",),
         ("model.encoding={name: self_extend, window: 8}",),
     ):
-        zoo("evaluate", "runs/llama", *common, *(p for one in reading for p in ("--set", one)))
+        zoo("evaluate", "runs/llama", *common, *settings(*reading))
     printed = zoo("compare", "runs/llama")
     for label in ("rope scaling=yarn factor=4", "rerope", "self_extend"):
         assert label in printed

@@ -1,11 +1,11 @@
 """Two processes train the model of one; see tests/faults/test_world_size.py for more of them."""
 
-import csv
 import json
 
 import pytest
 import yaml
 from killed_runs import texts
+from run_files import logged, settings
 
 from zoo.errors import InputError
 from zoo.reports.fit import fit
@@ -14,13 +14,8 @@ from zoo.training.devices import validate_world_size
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]
 
 
-def settings(*sets):
-    return [part for text in sets for part in ("--set", text)]
-
-
 def losses(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = logged(folder)
     return [(int(r["step"]), float(r["train/loss"] or "nan"), float(r["val/loss"] or "nan")) for r in rows]
 
 

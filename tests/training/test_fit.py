@@ -1,6 +1,5 @@
 """From a recipe to a run folder: its files, its messages, and the inputs that are refused."""
 
-import csv
 import hashlib
 import json
 import re
@@ -9,6 +8,7 @@ import shlex
 import pytest
 import torch
 import yaml
+from run_files import logged
 
 from zoo import cli
 from zoo.errors import InputError
@@ -18,11 +18,6 @@ from zoo.schedules import lr_factor
 from zoo.tasks.task import Task
 
 KINDS = ("max_index", "text", "masked")
-
-
-def rows_of(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +48,7 @@ def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
     assert card["fingerprint"].keys() == {"corpus", "tokenizer"} and card["fingerprint"]["corpus"]
     assert card["versions"]["torch"] == torch.__version__ and "git_commit" in card
 
-    rows = {int(row["step"]): row for row in rows_of(folder)}
+    rows = {int(row["step"]): row for row in logged(folder)}
     assert [*rows] == [2, 4, 6]
     for row in rows.values():
         assert float(row["train/loss"]) > 0 and float(row["train/lr"]) > 0
@@ -91,14 +86,14 @@ def test_the_checkpoint_interval_may_be_the_full_run(here, recipe, unmeasured):
         folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}",
                             f"trainer.accumulate_grad_batches={accumulate}"))  # fmt: skip
         assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
-        assert [int(row["step"]) for row in rows_of(folder) if row["val/loss"]] == [6]
+        assert [int(row["step"]) for row in logged(folder) if row["val/loss"]] == [6]
 
 
 @pytest.mark.parametrize("parts", [1, 4])
 def test_validations_are_counted_in_steps(here, recipe, unmeasured, parts):
     sets = [f"trainer.accumulate_grad_batches={parts}", "trainer.val_check_interval=3"]
     folder = fit(recipe("text", *sets, "trainer.max_steps=7", "trainer.log_every_n_steps=1"))
-    assert [int(row["step"]) for row in rows_of(folder) if row["val/loss"]] == [3, 6]
+    assert [int(row["step"]) for row in logged(folder) if row["val/loss"]] == [3, 6]
 
 
 def test_a_run_without_validation_has_no_best_checkpoint(here, recipe, unmeasured):
@@ -183,7 +178,7 @@ def test_a_row_has_the_learning_rate_of_its_step(here, recipe, unmeasured):
     recipe = recipe("max_index", "optimizer.schedule=wsd", "optimizer.decay_fraction=0.5",
                     f"trainer.log_every_n_steps={every}", "trainer.accumulate_grad_batches=2")  # fmt: skip
     config = recipe.optimizer
-    rows = {int(row["step"]): float(row["train/lr"]) for row in rows_of(fit(recipe))}
+    rows = {int(row["step"]): float(row["train/lr"]) for row in logged(fit(recipe))}
     # Step 1 is the first: warm-up in 1 and 2, then stable, and the last three fall.
     assert rows == {step: config.lr * lr_factor(config, step - 1, 6) for step in range(every, 7, every)}
 

@@ -1,10 +1,9 @@
 """The curve over training: scores at several lengths while a model learns, and of kept checkpoints."""
 
-import csv
 import json
 
 import pytest
-import torch
+from run_files import assert_same, logged, saved, settings
 
 import zoo
 from zoo import cli
@@ -18,19 +17,12 @@ EACH = ["trainer.log_every_n_steps=1", "model.dropout=0.1"]
 
 
 def rows_of(folder, prefix):
-    with (folder / "metrics.csv").open(newline="") as file:
-        return {
-            int(row["step"]): {key: row[key] for key in row if key.startswith(prefix) and row[key]}
-            for row in csv.DictReader(file)
-        }
+    rows = logged(folder)
+    return {int(row["step"]): {k: row[k] for k in row if k.startswith(prefix) and row[k]} for row in rows}
 
 
-def weights(folder, name="last"):
-    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)["state_dict"]
-
-
-def assert_same(one, two):
-    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+def assert_same_weights(*contents):
+    assert_same(*contents, parts=["state_dict"])
 
 
 @pytest.mark.parametrize("kind, encoding", [
@@ -43,7 +35,7 @@ def test_the_training_is_bitwise_the_same(here, recipe, unmeasured, kind, encodi
     scored = fit(recipe(kind, *sets, DURING), out=here / "scored")
     for prefix in ("train/loss", "train/gradient_norm", "val/"):
         assert rows_of(without, prefix) == rows_of(scored, prefix)
-    assert_same(weights(without), weights(scored))
+    assert_same_weights(saved(without), saved(scored))
     measure = "accuracy" if kind == "max_index" else "loss_nats"
     curve = rows_of(scored, "lengths/")
     for step in range(1, 7):
@@ -77,7 +69,7 @@ def test_a_resumed_run_has_the_same_curve(here, recipe, unmeasured, monkeypatch)
     fit(made, out=here / "cut", resume=True)
     for prefix in ("train/loss", "lengths/"):
         assert rows_of(whole, prefix) == rows_of(here / "cut", prefix)
-    assert_same(weights(whole), weights(here / "cut"))
+    assert_same_weights(saved(whole), saved(here / "cut"))
 
 
 @pytest.mark.slow
@@ -86,7 +78,7 @@ def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmea
 
     (here / "text.yaml").write_text(yaml.safe_dump({**mapping("text"), "name": "text"}))
     sets = [DURING, "trainer.log_every_n_steps=1", "trainer.devices=2"]
-    command = ["fit", "--recipe", "text.yaml", *(part for text in sets for part in ("--set", text))]
+    command = ["fit", "--recipe", "text.yaml", *settings(*sets)]
     forks.run([*command, "--out", "two"], here, "two", 2)
     one = rows_of(fit(recipe("text", DURING, "trainer.log_every_n_steps=1")), "lengths/")
     two = rows_of(here / "two", "lengths/")
@@ -99,8 +91,8 @@ def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
     folder = fit(recipe("max_index", "checkpoint.every_n_steps=4", "checkpoint.keep_every_n_steps=2"))
     names = {path.name for path in (folder / "checkpoints").iterdir()}
     assert names == {"last.ckpt", "best.ckpt", "step-2.ckpt", "step-4.ckpt", "step-6.ckpt"}
-    assert_same(weights(folder), weights(folder, "step-6"))
-    assert torch.load(folder / "checkpoints/step-2.ckpt", weights_only=True)["global_step"] == 2
+    assert_same_weights(saved(folder), saved(folder, "step-6"))
+    assert saved(folder, "step-2")["global_step"] == 2
     capsys.readouterr()
     assert cli.main(["evaluate", str(folder), "--checkpoints", "all", "--lengths", "8,16"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -1,6 +1,5 @@
 """A run that stopped and was resumed is the run that never stopped; Ctrl-C loses nothing."""
 
-import csv
 import json
 import os
 import shlex
@@ -9,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from killed_runs import rows_of
+from run_files import assert_same, saved
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoo import cli
@@ -46,35 +47,6 @@ def cut(monkeypatch):
     return cut
 
 
-def weights(folder):
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-
-
-def log(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    timed = ("train/tokens_per_second", "train/peak_memory_mb")
-    return [{key: value for key, value in row.items() if key not in timed} for row in rows]
-
-
-def assert_same(one, two):
-    assert one["global_step"] == two["global_step"]
-    for part in ("state_dict", "optimizer_states"):
-        left, right = (_leaves(content[part]) for content in (one, two))
-        assert left.keys() == right.keys() and left
-        for key in left:
-            assert torch.equal(left[key], right[key]), key
-
-
-def _leaves(tree, path=()):
-    if isinstance(tree, torch.Tensor):
-        return {path: tree}
-    items = (
-        tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
-    )
-    return {key: leaf for name, part in items for key, leaf in _leaves(part, (*path, name)).items()}
-
-
 @pytest.mark.parametrize(
     "kind, every, at, accumulate",
     [
@@ -90,11 +62,11 @@ def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, every, at, ac
     )  # fmt: skip
     whole = fit(recipe, out=here / "whole")
     cut(recipe, at, out=here / "cut")
-    assert weights(here / "cut")["global_step"] == every
+    assert saved(here / "cut")["global_step"] == every
     resumed = fit(recipe, out=here / "cut", resume=True)
-    assert_same(weights(whole), weights(resumed))
+    assert_same(saved(whole), saved(resumed))
     # Every logged step is there once, with the numbers of the whole run.
-    assert log(whole) == log(resumed)
+    assert rows_of(whole) == rows_of(resumed)
     assert json.loads((resumed / "card.json").read_text()) == json.loads((whole / "card.json").read_text())
 
 
@@ -113,13 +85,13 @@ def test_resumed_at_the_end_of_an_epoch(here, recipe, cut):
     whole = fit(recipe, out=here / "whole")
     cut(recipe, epoch + 2, out=here / "cut")
     resumed = fit(recipe, out=here / "cut", resume=True)
-    assert_same(weights(whole), weights(resumed))
+    assert_same(saved(whole), saved(resumed))
 
 
 def test_a_finished_run_has_nothing_left_to_do(here, recipe):
-    first = weights(fit(recipe()))
+    first = saved(fit(recipe()))
     again = fit(recipe(), resume=True)
-    assert_same(first, weights(again))
+    assert_same(first, saved(again))
     assert json.loads((again / "card.json").read_text())["finished"] is True
 
 
@@ -138,10 +110,10 @@ def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, 
         fit(recipe("text", *sets, f"trainer.max_steps={first}"), out=here / "cut")
     else:
         cut(recipe("text", *sets, "trainer.max_steps=7"), 5, out=here / "cut")
-    assert weights(here / "cut")["global_step"] == 5
+    assert saved(here / "cut")["global_step"] == 5
     longer = fit(recipe("text", *sets, "trainer.max_steps=10"), out=here / "cut", resume=True)
-    assert_same(weights(whole), weights(longer))
-    rates = [[row["train/lr"] for row in log(folder)] for folder in (whole, longer)]
+    assert_same(saved(whole), saved(longer))
+    rates = [[row["train/lr"] for row in rows_of(folder)] for folder in (whole, longer)]
     assert rates[0] == rates[1] and len(rates[0]) == 10
     assert read_recipe(longer / "recipe.yaml") == read_recipe(whole / "recipe.yaml")
 
@@ -149,25 +121,25 @@ def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, 
 def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe):
     sets = ["optimizer.schedule=linear"]
     folder = fit(recipe("max_index", *sets))
-    before = weights(folder)
+    before = saved(folder)
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", *sets, "trainer.max_steps=12"), resume=True)
     (problem,) = caught.value.problems
     assert problem.key == "trainer.max_steps" and "has done 6 of 6 steps" in problem.message
-    assert_same(before, weights(folder))
+    assert_same(before, saved(folder))
     # Both commands of the message work.
     anew, schedule = (line.partition("python -m zoo ")[2] for line in problem.message.splitlines()[1:])
     for command, steps in ((anew, 6), (schedule, 12)):
         words = shlex.split(command)
         assert cli.main([*words, "--out", str(here / str(steps))]) == 0
-        assert weights(here / str(steps))["global_step"] == steps
+        assert saved(here / str(steps))["global_step"] == steps
     assert json.loads((here / "6" / "card.json").read_text())["init_from"]["steps"] == 6
 
 
 def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
     cut(recipe("text", *WSD, "trainer.max_steps=100"), 5)
     shorter = fit(recipe("text", *WSD, "trainer.max_steps=8"), resume=True)
-    assert_same(weights(shorter), weights(fit(recipe("text", *WSD, "trainer.max_steps=8"))))
+    assert_same(saved(shorter), saved(fit(recipe("text", *WSD, "trainer.max_steps=8"))))
 
 
 def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
@@ -187,7 +159,7 @@ KEPT = {
 
 def test_a_resumed_run_keeps_its_recipe(here, recipe):
     folder = fit(recipe())
-    before = weights(folder)
+    before = saved(folder)
     for key, (old, new) in KEPT.items():
         with pytest.raises(InputError) as caught:
             fit(recipe("max_index", f"{key}={new}"), resume=True)
@@ -196,7 +168,7 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", *(f"{key}={new}" for key, (_, new) in KEPT.items())), resume=True)
     assert {problem.key for problem in caught.value.problems} == KEPT.keys()
-    assert_same(before, weights(folder))
+    assert_same(before, saved(folder))
 
 
 OUTPUT = [
@@ -218,7 +190,7 @@ def test_a_key_that_may_change_changes_no_weight(here, recipe, cut, changes):
     whole = fit(recipe(*sets), out=here / "whole")
     cut(recipe(*sets), 5, out=here / "cut")
     resumed = fit(recipe(*sets, *changes), out=here / "cut", resume=True)
-    assert_same(weights(whole), weights(resumed))
+    assert_same(saved(whole), saved(resumed))
     noted = [json.loads((run / "card.json").read_text())["changed_on_resume"] for run in (whole, resumed)]
     keys = {one.partition("=")[0] for one in changes if one in LOOKS}
     assert noted[0] == [] and {(one["step"], one["key"]) for one in noted[1]} == {(4, key) for key in keys}
@@ -236,8 +208,8 @@ def test_changes_of_rounding_are_in_the_card(here, recipe, cut):
         {"step": 8, "key": "model.kernel", "from": "reference", "to": "sdpa"},
     ]
     # It is a straight run but for rounding.
-    whole = weights(fit(recipe(*sets), out=here / "whole"))["state_dict"]
-    for name, value in weights(folder)["state_dict"].items():
+    whole = saved(fit(recipe(*sets), out=here / "whole"))["state_dict"]
+    for name, value in saved(folder)["state_dict"].items():
         assert torch.allclose(value, whole[name], atol=1e-4), name
 
 
@@ -263,10 +235,10 @@ def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recip
     recipe = recipe("text", "model.dropout=0.1", "trainer.log_every_n_steps=1", "logging=[csv, tensorboard]")
     whole = fit(recipe, out=here / "whole")
     cut(recipe, 3, out=here / "cut")
-    assert not (here / "cut" / "checkpoints" / "last.ckpt").exists() and len(log(here / "cut")) == 3
+    assert not (here / "cut" / "checkpoints" / "last.ckpt").exists() and len(rows_of(here / "cut")) == 3
     resumed = fit(recipe, out=here / "cut", resume=True)
-    assert_same(weights(whole), weights(resumed))
-    assert log(whole) == log(resumed)
+    assert_same(saved(whole), saved(resumed))
+    assert rows_of(whole) == rows_of(resumed)
     events = EventAccumulator(str(resumed / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
 
@@ -277,7 +249,7 @@ def test_resume_auto_begins_a_new_run_and_continues_one(here, recipe, cut):
     for out in (None, here / "mine"):
         cut(recipe, 5, out=out, resume="auto")
         resumed = fit(recipe, out=out, resume="auto")
-        assert_same(weights(whole), weights(resumed))
+        assert_same(saved(whole), saved(resumed))
         assert (here / "runs" / "tiny_text").samefile(resumed) or resumed == here / "mine"
     assert [path.name for path in (here / "runs").iterdir()] == ["tiny_text"]
     (here / "other").mkdir()
@@ -292,7 +264,7 @@ def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
     (here / "old").rename(here / "new")
     best = torch.load(here / "new" / "checkpoints" / "best.ckpt", weights_only=True)
     # As if no later step came near it.
-    last = weights(here / "new")
+    last = saved(here / "new")
     last["callbacks"]["best"]["best_model_score"] = torch.tensor(1e-3)
     torch.save(last, here / "new" / "checkpoints" / "last.ckpt")
     resumed = fit(recipe, out=here / "new", resume=True)
@@ -354,12 +326,12 @@ def test_an_interrupted_run_goes_on_as_if_never_stopped(
     whole = fit(recipe, out=here / "whole")
     expected = interrupt(recipe, at, number, out=here / "cut")
     assert expected.startswith(f"interrupted at step {at + 1}; saved; continue: python -m zoo fit ")
-    assert weights(here / "cut")["global_step"] == at + 1
+    assert saved(here / "cut")["global_step"] == at + 1
     assert cli.main(shlex.split(expected.partition("continue: ")[2])[3:]) == 0
-    assert_same(weights(whole), weights(here / "cut"))
+    assert_same(saved(whole), saved(here / "cut"))
     assert_same(*(torch.load(here / run / "checkpoints/best.ckpt", weights_only=True)
                   for run in ("whole", "cut")))  # fmt: skip
-    assert log(whole) == log(here / "cut")
+    assert rows_of(whole) == rows_of(here / "cut")
 
 
 def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt, monkeypatch):
@@ -378,11 +350,11 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
 
 def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     folder = fit(recipe())
-    before = weights(folder)
+    before = saved(folder)
     held = RunLock(folder)
     with pytest.raises(InputError, match="another process is at work on this run"):
         fit(recipe(), resume=True)
-    assert_same(before, weights(folder))
+    assert_same(before, saved(folder))
     held.release()
     fit(recipe(), resume=True)
 
