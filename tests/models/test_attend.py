@@ -13,7 +13,6 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models import blocked_attention, kernels
-from zoo.models import scores as scores_module
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -158,10 +157,9 @@ def test_flex_gives_the_same(size_of):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["table", "line", "pairs"])
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("spec", ["alibi", "t5", "dpb", "fire", ["alibi", "kerple"]], ids=str)
-def test_every_form_of_a_bias_for_flex_is_its_table(spec, mask, form, size_of, monkeypatch):
+@pytest.mark.parametrize("spec", ["alibi", "t5", "fire", ["alibi", "kerple"]], ids=str)
+def test_flex_gets_the_bias_of_each_pair(spec, mask, size_of):
     """FlexAttention trains on a GPU alone; what it calls for each pair is plain arithmetic."""
     context = context_with(**MASKS[mask])
     if "fire" in spec and not context.causal:
@@ -169,21 +167,14 @@ def test_every_form_of_a_bias_for_flex_is_its_table(spec, mask, form, size_of, m
     names = spec if isinstance(spec, list) else [spec]
     encodings = [encoding_of(name, size_of, context.causal).float() for name in names]
     scores = ScoreTerms(LayerEncodings(encodings), [context] * len(names))
-    with torch.set_grad_enabled(form == "table"):
-        if form != "table":
-            monkeypatch.setattr(scores_module, "MOST_FIXED", 0)
-        if form == "line":
-            monkeypatch.setattr(ScoreTerms, "bias_is_fused", False)
-        if scores.bias_form(H) != form:
-            assert "fire" in spec or form == "pairs" or not context.consecutive
-            pytest.skip(f"it has no {form}")
-        seen = visible(context).expand(B, H, -1, -1)
-        places = [
-            torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)
-        ]
-        modify, _ = scores.pointwise(H)
-        flexed, table = modify(torch.zeros(seen.shape), *places), scores.bias(H).expand(seen.shape)
-    torch.testing.assert_close(flexed[seen], table[seen], rtol=1e-4, atol=1e-5)
+    seen = visible(context).expand(B, H, -1, -1)
+    places = [torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)]
+    with torch.no_grad():
+        table = scores.bias_of_pairs(H)
+        for given in (table, None)[: 1 + scores.bias_is_fused]:
+            modify, _ = scores.pointwise(given)
+            biases = modify(torch.zeros(seen.shape), *places)
+            torch.testing.assert_close(biases[seen], table.expand(seen.shape)[seen], rtol=1e-4, atol=1e-5)
 
 
 # The choice of the kernel.

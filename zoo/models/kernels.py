@@ -139,9 +139,12 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
     if not q_BHTD.is_cuda or not scores.has_bias:
         return "sdpa"
     # On CUDA FlexAttention never writes the table of scores. It takes heads of width 16 at least.
-    flex = not scores.has_content and q_BHTD.shape[-1] >= 16 and scores.bias_form(q_BHTD.shape[1]) is not None
-    if flex or not scores.bias_learns:
-        return "flex" if flex else "sdpa"
+    possible = not scores.has_content and q_BHTD.shape[-1] >= 16
+    pairs = scores.bias_is_fused and not scores.bias_learns
+    if possible and (pairs or scores.table_fits(q_BHTD.shape[1])):
+        return "flex"
+    if not scores.bias_learns:
+        return "sdpa"
     # SDPA rounds the gradient of a bias to the precision of the queries: in bf16, sums over many pairs were
     # wrong by 7 %.
     return "reference"
@@ -218,8 +221,10 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale:
 
 
 def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
-    learned = scores.learned_bias(q_BHTD.shape[1]) if scores.bias_learns else None
-    score_mod, mask_mod = scores.pointwise(q_BHTD.shape[1], None if learned is None else learned.detach())
+    heads, table_GHTS = q_BHTD.shape[1], None
+    if scores.has_bias and (scores.bias_learns or not scores.bias_is_fused or scores.table_fits(heads)):
+        table_GHTS = scores.bias_of_pairs(heads)
+    score_mod, mask_mod = scores.pointwise(None if table_GHTS is None else table_GHTS.detach())
     block_mask = None
     if mask_mod is not None:
         memo, key = scores.context.fixed, ("block mask", scores.context.window)
@@ -235,14 +240,14 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
     out_BHTV = attention(
         q_BHTD, k_BHSD, v_BHSV, score_mod, block_mask=block_mask, scale=scale, kernel_options=options
     )
-    if learned is None:
+    if not scores.bias_learns:
         return out_BHTV
     from zoo.models.bias_gradient import with_gradient  # Triton comes with PyTorch for a GPU alone
 
     context = scores.context
     ahead = context.query_offset if context.causal else context.num_keys
     seen_GTS = context.allowed().reshape(-1, context.num_queries, context.num_keys)
-    return with_gradient(out_BHTV, learned, q_BHTD, k_BHSD, v_BHSV, seen_GTS, ahead, scale)
+    return with_gradient(out_BHTV, table_GHTS, q_BHTD, k_BHSD, v_BHSV, seen_GTS, ahead, scale)
 
 
 def _compiled(function: Callable) -> Callable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +73,7 @@ class ScoreTerms:
         """Whether the backward pass needs the gradient of the bias."""
         return self.bias_is_learned and torch.is_grad_enabled()
 
-    def learned_bias(self, heads: int) -> Tensor:
+    def bias_of_pairs(self, heads: int) -> Tensor:
         """The biases of all pairs, scaled, [G,H,T,S] in float32, G batch or 1."""
         table = self._shared("bias", lambda: self.bias(heads))
         table = table if table.dim() == 4 else table[None]
@@ -203,23 +202,15 @@ class ScoreTerms:
         by_distance = (one.distance_only and context.consecutive for one, context in self._with("biased"))
         return self.context.sinks is None and all(by_distance)
 
-    def bias_form(self, heads: int) -> Literal["table", "line", "pairs"] | None:
-        """How FlexAttention gets the bias: from a table of all pairs, from a line of all distances, or by
-        computing that of each pair; None where it cannot."""
-        vary = [
-            x for _, context in self._with("biased") for x in (context.q_pos, context.k_pos) if x.dim() == 2
-        ]
-        if self.bias_learns and self.row_scale is not None:
-            vary.append(self.row_scale.factor_BHT1)
-        batch = max(map(len, vary), default=1)
+    def table_fits(self, heads: int) -> bool:
+        """Whether FlexAttention looks the bias up in a table of all pairs."""
+        batch = 1
+        for _, context in self._with("biased"):
+            batch = max(batch, *(len(x) for x in (context.q_pos, context.k_pos) if x.dim() == 2), 1)
+        if self.row_scale is not None:
+            batch = max(batch, len(self.row_scale.factor_BHT1))
         elements = batch * heads * self.context.num_queries * self.context.num_keys
-        if elements <= (MOST_LEARNED if self.bias_learns else MOST_FIXED):
-            return "table"
-        if self.bias_learns:
-            return None
-        if self.bias_is_fused:
-            return "pairs"
-        return "line" if self._bias_is_by_distance() else None
+        return elements <= (MOST_LEARNED if self.bias_learns else MOST_FIXED)
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
@@ -287,33 +278,28 @@ class ScoreTerms:
             terms.append(one.value(weights_BHTS.masked_fill(~sinks, 0.0), context.toward_sinks()))
         return _sum(terms)
 
-    def pointwise(self, heads: int, learned: Tensor | None = None) -> tuple[Callable | None, Callable | None]:
+    def pointwise(self, table_GHTS: Tensor | None = None) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
 
-        The scores that it modifies are products of `scaled_queries`. `learned` is the bias that it takes in
-        place of the encodings', without a gradient.
+        The scores that it modifies are products of `scaled_queries`. The bias of a pair is looked up in a
+        table, G batch or 1, or computed.
         """
         context, scale = self.context, self.row_scale
-        biased, bias_at = self._with("biased"), None if learned is not None else self._looked_up(heads)
-
-        def scaled(bias: Tensor, b: Tensor, h: Tensor, row: Tensor) -> Tensor:
-            return bias if scale is None else scale.of_point(bias, b, h, row)
+        biased = self._with("biased")
 
         def position(pos: Tensor, b: Tensor, row: Tensor) -> Tensor:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            if learned is not None:
-                return score + learned[b if len(learned) > 1 else 0, h, row, column]
-            if bias_at is not None:
-                return score + scaled(bias_at(b, h, row, column), b, h, row)
+            if table_GHTS is not None:
+                return score + table_GHTS[b if len(table_GHTS) > 1 else 0, h, row, column]
             for encoding, one in biased:
                 query = position(one.q_pos, b, row)
                 if one.sinks is not None:
                     sink = position(one.sinks.keys, b, column)
                     query = torch.where(sink, position(one.sinks.q_pos, b, row), query)
                 bias = encoding.bias(h, query, position(one.k_pos, b, column))
-                score = score + scaled(bias, b, h, row)
+                score = score + (bias if scale is None else scale.of_point(bias, b, h, row))
             return score
 
         def is_visible(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -325,20 +311,6 @@ class ScoreTerms:
             return allowed if context.keep is None else allowed & context.keep[b, column]
 
         return (add_bias if biased else None), (None if context.is_open() else is_visible)
-
-    def _looked_up(self, heads: int) -> Callable[..., Tensor] | None:
-        """The bias at a sequence, head, row and column, from a tensor; None where the kernel computes it."""
-        form = (self.bias_form(heads) or "table") if self.has_bias else "pairs"
-        if form == "table":
-            table = self._shared("bias", lambda: self.bias(heads))
-            if table.dim() == 3:
-                return lambda b, h, row, column: table[h, row, column]
-            return lambda b, h, row, column: table[b if len(table) > 1 else 0, h, row, column]
-        if form == "line":
-            line_HN = self._shared("line", lambda: self._line(heads, slice(0, self.context.num_keys)))
-            first = torch.arange(self.context.num_queries - 1, -1, -1, device=line_HN.device)
-            return lambda b, h, row, column: line_HN[h, first[row] + column]
-        return None
 
 
 def _with_sinks(
