@@ -97,7 +97,7 @@ def small(arguments: list[str]) -> list[str]:
     """A `fit` command with what makes it small; other verbs as they are."""
     if arguments[0] == "evaluate":
         arguments = [*arguments, "--set", "evaluate.max_tokens=256"]
-        return [re.sub(r"^256,512,1024$", "16,32", argument) for argument in arguments]
+        return [re.sub(r"^(128,)?256,512,1024$", "16,32", argument) for argument in arguments]
     if arguments[0] not in ("fit", "sweep") or "--help" in arguments:
         return arguments
     recipe = next(argument for argument in arguments[1:] if argument != "--recipe")
@@ -107,6 +107,8 @@ def small(arguments: list[str]) -> list[str]:
         + (SMALL_TEXT if re.search("wikitext|sample", recipe) else ["evaluate.samples=16"])
         + (SMALL_SAMPLE if "sample" in recipe else [])
     )
+    if re.search("gemma3|modernbert", recipe):  # their layers take turns by three
+        sets[sets.index("model.num_layers=1")] = "model.num_layers=3"
     arguments = ["0" if argument == "0,1,2" else argument for argument in arguments]  # seeds
     arguments = [re.sub(r"(every_n_steps[:=] ?)100", r"\g<1>2", argument) for argument in arguments]
     return arguments + [part for key in sets if key.split("=")[0] not in own for part in ("--set", key)]

@@ -41,6 +41,14 @@ def test_any_two_encodings_share_every_other_weight(kind, config, spec_of, model
     assert [name for name, one in others.items() if not equal(one, shared)] == []
 
 
+def test_parameters_keep_the_order_of_the_optimizer_states_in_older_checkpoints(model_at_start):
+    names = [name for name, _ in model_at_start("none", qk_norm=True).blocks[0].named_parameters()]
+    assert [name.removesuffix(".weight") for name in names if name.endswith("weight")] == [
+        "attention_norm", "attention.qkv", "attention.out", "attention.q_norm", "attention.k_norm",
+        "feed_forward_norm", "feed_forward.up", "feed_forward.down",
+    ]  # fmt: skip
+
+
 def test_an_encoding_added_to_another_changes_neither(model_at_start):
     alone, together = model_at_start("shaw"), model_at_start(["shaw", "t5"])
     assert equal(of_the_rest(alone), of_the_rest(together))

@@ -81,13 +81,13 @@ class Block(nn.Module):
 
     def __init__(self, config: schema.ModelConfig, first: bool = False):
         super().__init__()
-        for part in ("attention", "feed_forward"):
+        # In this order: the optimizer's state in a checkpoint is by the order of the parameters.
+        for part, made in (("attention", Attention), ("feed_forward", FeedForward)):
             for place in ("norm", "output_norm", "residual_norm"):
                 left_out = (first, part, place, config.first_norm) == (True, "attention", "norm", False)
                 has = place in NORMS[config.norm_position] and not left_out
                 self.add_module(f"{part}_{place}", norm(config) if has else nn.Identity())
-        self.attention = Attention(config)
-        self.feed_forward = FeedForward(config)
+            self.add_module(part, made(config))
         self.dropout = nn.Dropout(config.dropout)
         self.parallel = config.parallel_residual
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo.pretrained.architecture import Model
@@ -226,6 +226,11 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
     return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}
 
 
+def _layers(model: Model) -> Iterator[tuple[Any, int | None]]:
+    """The encoding and the window of each layer."""
+    return zip(of_layers(model["encoding"], model), of_layers(model["window"], model), strict=True)
+
+
 def layer_types(model: Model) -> tuple[int | None, list[str]]:
     """The window, if any layer has one, and the type of each layer."""
     widths = of_layers(model["window"], model)
@@ -236,9 +241,7 @@ def layer_types(model: Model) -> tuple[int | None, list[str]]:
 def write_ropes(model: Model, length: int) -> dict[str, Any]:
     """`rope_parameters` of each type of layers, and the length they are for."""
     sections, longest = {}, length
-    for encoding, window in zip(
-        *(of_layers(model[key], model) for key in ("encoding", "window")), strict=True
-    ):
+    for encoding, window in _layers(model):
         written = write_rope(model, encoding, length)
         sections[LAYER_TYPES[window is not None]] = written["rope_parameters"]
         longest = max(longest, written["max_position_embeddings"])
@@ -301,9 +304,7 @@ def rope_by_window(model: Model) -> str | None:
     if called(model["encoding"]) not in ("rope", "interleave"):
         return f"encoding is {called(model['encoding'])}"
     of_types: dict[bool, Any] = {}
-    for encoding, window in zip(
-        *(of_layers(model[key], model) for key in ("encoding", "window")), strict=True
-    ):
+    for encoding, window in _layers(model):
         fault = WHOLE_ROPE({"encoding": encoding})
         if fault or of_types.setdefault(window is None, encoding) != encoding:
             return fault or "its layers with a window, or those without, have several ropes"
