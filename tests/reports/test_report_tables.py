@@ -105,14 +105,22 @@ def test_the_choice_from_a_grid_is_in_the_table_and_in_the_csv_file(write_run):
         assert json.loads(row["tuned_losses"]) == losses and json.loads(row["tuned_grid"]) == grid
 
 
-def test_training_speeds_of_different_machines_are_marked(write_run):
+@pytest.mark.parametrize(("did", "column"), [("trained", 3), ("evaluated", 4)])
+def test_speeds_of_different_machines_are_marked(write_run, row_of, did, column):
     def speeds(*machines):
-        made = zip(("alibi", "rope", "none"), machines, strict=True)
-        runs = [write_run(f"{e}{len(set(machines))}", e, card={"machine": one}) for e, one in made]
+        runs = []
+        for encoding, machine in zip(("alibi", "rope", "none"), machines, strict=True):
+            names = {"machine": machine}
+
+            def rows(recipe, own=names if did == "evaluated" else {}):
+                return [row_of(recipe, 64, 1.5, **own)]
+
+            card = names if did == "trained" else {}
+            runs.append(write_run(f"{encoding}{len(set(machines))}", encoding, rows=rows, card=card))
         text = markdown(build(runs))
-        return [row[3] for row in cells(text, "Costs")[1:]], text.split("## Costs")[1]
+        return [row[column] for row in cells(text, "Costs")[1:]], text.split("## Costs")[1]
 
     marked, below = speeds("1 x H100", "1 x H200", "1 x H100")
-    assert marked == ["100¹", "100¹", "100²"] and "¹ trained on 1 x H100" in below
-    plain, below = speeds(*["1 x H100"] * 3)
-    assert plain == ["100"] * 3 and "trained on 1 x H100" in below
+    plain, _ = speeds(*["1 x H100"] * 3)
+    assert marked == [f"{plain[0]}¹", f"{plain[0]}¹", f"{plain[0]}²"] and f"¹ {did} on 1 x H100" in below
+    assert plain == [plain[0].rstrip("¹")] * 3

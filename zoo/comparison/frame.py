@@ -38,7 +38,7 @@ PER_LENGTH = ("tokens_per_second", "peak_memory_mb", "seen_in_training", *COUNTS
 COLUMNS = (
     "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "targets", "axis",
     "higher_is_better", "explanation", "length", "train_length", "measure", "value", "low", "high", "note",
-    "remark", *PER_LENGTH,
+    "remark", *PER_LENGTH, "machine",
 )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ class Results:
                             "value": numbers.get(measure), "low": numbers.get(f"{measure}_low"),
                             "high": numbers.get(f"{measure}_high"),
                         })  # fmt: skip
-        frame = pd.DataFrame(rows, columns=COLUMNS)
-        return cls(frame.astype(dict.fromkeys(("value", "low", "high", *PER_LENGTH), float)), units, runs)
+        types = dict.fromkeys(("value", "low", "high", *PER_LENGTH), float) | {"machine": object}
+        return cls(pd.DataFrame(rows, columns=COLUMNS).astype(types), units, runs)
 
 
 def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ SHARE_KEPT = 0.85
 arXiv:2502.05167)."""
 LEARNED = 0.5
 """A task with a lower accuracy at the trained length is not learned, and has no effective length."""
-UNKNOWN_MACHINE = "a machine that card.json does not name"
+UNKNOWN_MACHINE = "a machine that is not recorded"
 NATS_LOST = 0.05
 """Per token, above the loss at the trained length."""
 
@@ -281,10 +281,14 @@ def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
     return replace(results, rows=rows[~dropped]), [*out.itertuples(index=False, name=None)]
 
 
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted({*names}))
+
+
 def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     """The costs of each encoding, means over its runs, indexed by label: parameters, tokens per second and
-    machine of the training, and tokens per second of an evaluation by the first protocol at the longest
-    length that all curves have."""
+    machine of the training, and of an evaluation by the first protocol at the longest length that all curves
+    have."""
     import pandas as pd
 
     first = table[table["panel"] == 0].set_index("encoding")
@@ -292,6 +296,9 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     counts = able.groupby("length").size()
     length = counts.index[counts == able.index.nunique()].max() if len(able) else None
     evaluated = first.loc[first["length"] == length, ["tokens_per_second", "peak_memory_mb"]]
+    timed = results.rows["protocol"].isin(first["protocol"]) & (results.rows["length"] == length)
+    machines = results.rows[timed].fillna({"machine": UNKNOWN_MACHINE}).groupby("encoding")["machine"]
+    machines = machines.agg(_names)
     paths, made = results.rows.groupby("encoding")["run"].unique(), {}
     for label in table["encoding"].unique():
         runs = [results.runs[path] for path in paths[label]]
@@ -300,7 +307,8 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
             "added_parameters": max(one.get("positional", 0) for one in counts),
             "parameters": max(one.get("total", 0) for one in counts),
             "training_tokens_per_second": pd.Series([run.speed for run in runs], dtype=float).mean(),
-            "machine": ", ".join(sorted({run.card.get("machine", UNKNOWN_MACHINE) for run in runs})),
+            "training_machine": _names(one.card.get("machine", UNKNOWN_MACHINE) for one in runs),
+            "evaluation_machine": machines.get(label),
             "evaluation_length": length,
         }
     evaluated = evaluated.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})

@@ -22,7 +22,7 @@ from zoo.tasks import build_task
 LENGTHS = [17, 33]
 TEXT = {"name": "sample", "documents": 12, "words": 200, "vocab_size": 300}
 EXAMPLES = {"name": "reverse"}
-TIMED = {"tokens_per_second", "peak_memory_mb"}
+TIMED = {"tokens_per_second", "peak_memory_mb", "machine"}
 LAWS: list[Law] = []
 protocol_law: Callable[..., Callable[[Trial], Trial]] = partial(law, needs=(), laws=LAWS)
 

@@ -25,6 +25,7 @@ from zoo.evaluation.protocols.protocol import (
     build_protocol,
 )
 from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
+from zoo.launch.devices import machine
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import freed_memory_kept, is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.runs.load import LoadedRun
@@ -136,6 +137,7 @@ def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
         "length": plan.length,
         "tokens_per_second": plan.tokens / max(seconds, 1e-9),
         "peak_memory_mb": max(peaks),
+        "machine": machine(team.device.type, team.size),
     }
     return [
         Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
@@ -202,6 +204,8 @@ def few_documents(task: Task, source: DataSource) -> list[str]:
         return []
     begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
     remedy = "for intervals over documents, give each document a file or a record of its own"
+    if len(source.stream(text.split).document_starts) > documents:
+        remedy = "evaluate.max_tokens_per_document scores the beginnings of more of them"
     if text.blocks >= 2:
         return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
     return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]

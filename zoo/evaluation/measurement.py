@@ -126,6 +126,8 @@ class Row(_Model):
     """The share of the scored examples that training may have seen, from 0 to 1; see `TOO_FEW`."""
     tokens_per_second: float | None = None
     peak_memory_mb: float | None = None
+    machine: str | None = None
+    """The machine of the speed."""
     units: Units | None = None
     blocks: Units | None = None
     """The units of the intervals where there are too few documents for them."""

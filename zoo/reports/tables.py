@@ -200,12 +200,14 @@ def costs_table(report: Report) -> list[Table]:
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
     cells, notes = report.costs[[*columns]].rename(columns=columns).map(count_text), _Notes()
-    machines = report.costs["machine"]
     about = ["each run was timed at a moment of its own, under the load of its machine then"]
-    if machines.nunique() == 1:
-        about.append(f"trained on {machines.iloc[0]}")
-    else:
-        cells["training tokens/s"] += [notes.mark(f"trained on {one}") for one in machines]
+    for work, did in (("training", "trained"), ("evaluation", "evaluated")):
+        machines = report.costs[f"{work}_machine"]
+        marks = [one and f"{did} on {one}" for one in machines]
+        if machines.nunique() == 1:
+            about.append(next(filter(None, marks)))
+        else:
+            cells[columns[f"{work}_tokens_per_second"]] += [*map(notes.mark, marks)]
     if at:
         about.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
     return [_table(report.subject, cells, "Costs", frozenset(), notes.lines(about))]
