@@ -81,6 +81,28 @@ def test_the_same_targets_are_scored_at_every_length(text_recipe, bigram, measur
     assert first != digests("data.vocab_size=280")
 
 
+@pytest.mark.parametrize("protocol", ["nonoverlapping", "sliding", "per_position"])
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_the_beginning_of_every_document_counts(text_recipe, bigram, measure, protocol, kind):
+    """Five of twelve long documents lie within 100 tokens; each is closed by an end token without a loss."""
+    sets = "data.whole=true", "evaluate.max_tokens=100", "data.tokenizer=characters"
+    whole, cut = ((*sets, *more) for more in ((), ("evaluate.max_tokens_per_document=20",)))
+    first = measure(protocol, *bigram(text_recipe(kind, "few", *whole)), [8, 50])[0]
+    task, source = bigram(text_recipe(kind, "few", *cut))
+    rows = measure(protocol, task, source, [8, 50])
+    stream, end = source.stream("valid"), source.tokenizer.end_token
+    tokens = [token for start in stream.document_starts for token in (*stream[start : start + 20], end)]
+    for row in rows if protocol != "per_position" else ():
+        assert row["documents"] == 5 and first["documents"] == 1
+        if kind == "decoder":
+            pairs = [pair for pair in pairwise(map(int, tokens[:101])) if pair[1] != end]
+            losses = [-task.model.table[pair].item() for pair in pairs]
+            assert row["tokens"] == len(losses) == 96
+            assert row["loss_nats"] == pytest.approx(np.mean(losses), rel=1e-6)
+    assert {row["targets"] for row in rows} != {first["targets"]}
+    assert rows[0]["parameters"]["max_tokens_per_document"] == 20
+
+
 def test_protocols_that_score_the_same_say_so(text_recipe, bigram, measure):
     task, source = bigram(text_recipe("decoder", "many"))
     rows = {p: measure(p, task, source, [16])[0]["targets"] for p in TEXT_PROTOCOLS}

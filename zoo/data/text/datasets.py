@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -124,6 +125,13 @@ class TextSource(DataSource):
     def stream(self, split: str) -> TokenStream:
         """All tokens of a split."""
         return self._streams[split]
+
+    def beginnings(self, split: str, size: int, limit: int) -> TextSource:
+        """The same data with documents of a split cut after `size` tokens; see `TokenStream.beginnings`."""
+        made, cut = copy.copy(self), self.stream(split).beginnings(size, limit, self.tokenizer.end_token)
+        made._streams = {**self._streams, split: cut}
+        made.fingerprint = {**self.fingerprint, "max_tokens_per_document": str(size)}
+        return made
 
     def dataset(self, split: str, length: int | None = None) -> Blocks | MaskedBlocks:
         """Blocks of `length` tokens (the training length if None), masked where the task asks for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -103,6 +104,22 @@ class TokenStream:
         begins = self.document_begins(opened)
         document = np.searchsorted(begins, np.arange(start, stop), side="right") - 1
         return np.maximum(begins[document] - start, 0)
+
+    def beginnings(self, size: int, limit: int, end_token: int | None) -> TokenStream:
+        """The documents that begin in the first `limit` tokens, each cut after `size` tokens and closed by
+        `end_token`."""
+        starts, end = self.document_starts, [] if end_token is None else [end_token]
+        whole = np.diff(starts, append=len(self))
+        kept = np.where(whole > size, size + len(end), whole)
+        begins = np.cumsum(kept) - kept
+        chosen = np.flatnonzero(begins < limit)
+        made = copy.copy(self)
+        made.document_starts = begins[chosen]
+        parts = [self[starts[one] : starts[one] + min(size, whole[one])] for one in chosen]
+        ends = [end if whole[one] > size else [] for one in chosen]
+        pieces = [piece for pair in zip(parts, ends, strict=True) for piece in pair]
+        made._tokens = np.concatenate([self[:0], *pieces]).astype(self._tokens.dtype)
+        return made
 
     def __reduce__(self) -> tuple:
         # Spawned data workers map the file again, where numpy would copy it.

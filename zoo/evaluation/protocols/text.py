@@ -107,20 +107,24 @@ class Text:
     """
 
     def __init__(self, task: Task, source: DataSource, lengths: Sequence[int]):
-        self.task, self.source, config = task, source, task.recipe.evaluate
-        self.split = config.split or "valid"
+        config = task.recipe.evaluate
+        self.split, self.max_tokens = config.split or "valid", config.max_tokens or MAX_TOKENS
+        if config.max_tokens_per_document:
+            source = source.beginnings(self.split, config.max_tokens_per_document, self.max_tokens)
+        self.task, self.source = task, source
         self._stream = source.stream(self.split)
         self.likelihood = task.recipe.task.name != "masked_language_modelling"
         self.starts = self._stream.document_starts
         self.end = max(0, len(self._stream) - int(self.likelihood))
-        self.max_tokens = config.max_tokens or MAX_TOKENS
         self.size = min(self.end, self.max_tokens)
         self.start_token = start_token(task, source.tokenizer)
         # The recipe's lengths keep the blocks of its own text the same, whatever lengths are asked for.
         asked = lengths if source.label else (*lengths, *config.lengths)
         longest = max((one for one in asked if one <= self.size), default=1)
         self.blocks = min(MAX_BLOCKS, self.size // longest)
-        self._left_out = None if config.end_tokens else source.tokenizer.end_token
+        # The end token of a document that is cut cannot be predicted.
+        ends_count = config.end_tokens and not config.max_tokens_per_document
+        self._left_out = None if ends_count else source.tokenizer.end_token
         self._masked = None
         if not self.likelihood:
             self._masked = source.dataset(self.split, length=self.size)[0] if self.size else None
@@ -151,10 +155,14 @@ class Text:
         return targets if self._left_out is None else np.where(targets == self._left_out, NOT_SCORED, targets)
 
     def parameters(self, protocol: Protocol) -> dict[str, Any]:
-        """The parameters that record the split, the packing and the end tokens: none for the defaults."""
+        """The parameters that record the split, packing, end tokens and size of documents: none for the
+        defaults."""
         packing = {"packing": "separate"} if self.source.separate else {}
         end_tokens = {} if self._left_out is None else {"end_tokens": False}
-        return protocol.scored_split(self.task.recipe.evaluate)[1] | packing | end_tokens
+        config = self.task.recipe.evaluate
+        size = config.max_tokens_per_document
+        cut = {"max_tokens_per_document": size} if size else {}
+        return protocol.scored_split(config)[1] | packing | end_tokens | cut
 
     def documents(self, pairs: np.ndarray) -> np.ndarray:
         """The document in which each pair's target stands, as an index into `starts`."""
