@@ -198,6 +198,21 @@ def test_an_entry_trained_again_has_its_stored_value(here):
         assert old["accuracy_low"] <= new["accuracy"] <= old["accuracy_high"]
 
 
+@pytest.mark.parametrize("folder", ["", "next"])
+def test_a_study_still_has_the_recipe_of_its_stored_entries(folder):
+    """Whatever the base recipes and the defaults are now. One entry stands for those of its setting."""
+    for study in results.read_studies(results.STUDIES / folder):
+        entries = study.entries(results.OUT / folder)
+        stored = {one.setting: one for one in entries if one.file.exists()}
+        for setting, entry in stored.items():
+            old = json.loads(entry.file.read_text())["recipe"]
+            new = json.loads(json.dumps(study.recipe(entry.encoding, entry.seed, setting).as_dict()))
+            for section in ("task", "model", "data", "optimizer", "trainer"):
+                # Keys that came later are not stored. Defaults of an encoding may have changed (t5).
+                for key in old[section].keys() & new[section].keys() - {"encoding"}:
+                    assert new[section][key] == old[section][key], (entry.file, section, key)
+
+
 def test_every_entry_of_every_study_has_a_recipe():
     studies = results.read_studies(results.STUDIES)
     assert len({study.name for study in studies}) == len(studies) >= 9

@@ -65,3 +65,10 @@ def test_the_grid_of_every_task_leaves_longer_lengths_unread():
     assert len(grids) == 8
     for study in grids:
         assert study.lengths == [study.recipe("none", 0).data.sequence_length], study.name
+
+
+def test_a_base_recipe_has_the_chosen_setting():
+    for study in results.read_studies(results.STUDIES):
+        grid = read_grid(study, results.OUT) if study.grid else ()
+        if len(grid) and len(grid) == len(study.entries(results.OUT)):
+            assert study.recipe("none", 0, ranked(grid).index[0]) == study.recipe("none", 0), study.name

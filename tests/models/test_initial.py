@@ -101,8 +101,9 @@ def test_more_layers_leave_the_first_ones_as_they_were(model_at_start):
 
 
 @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
-def test_the_start_is_gpt_2_s(activation, model_at_start):
-    model = model_at_start("none", num_layers=4, d_model=192, activation=activation, tie_embeddings=False)
+def test_a_start_from_0_02_is_gpt_2_s(activation, model_at_start):
+    config = {"num_layers": 4, "d_model": 192, "activation": activation, "tie_embeddings": False}
+    model = model_at_start("none", init_std=0.02, **config)
     for name, p in model.named_parameters():
         if p.dim() < 2:
             assert (p == (0 if name.endswith("bias") else 1)).all(), name
@@ -113,8 +114,8 @@ def test_the_start_is_gpt_2_s(activation, model_at_start):
         assert p.mean().item() == pytest.approx(0, abs=0.05 * expected), name
 
 
-def test_auto_starts_from_the_width_of_the_input(model_at_start):
-    model = model_at_start("none", num_layers=4, d_model=192, init_std="auto", tie_embeddings=False)
+def test_the_start_follows_the_width_of_the_input(model_at_start):
+    model = model_at_start("none", num_layers=4, d_model=192, tie_embeddings=False)
     for name, p in model.named_parameters():
         if p.dim() > 1:
             into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
@@ -122,10 +123,10 @@ def test_auto_starts_from_the_width_of_the_input(model_at_start):
             assert p.std().item() == pytest.approx(expected, rel=0.05), name
 
 
-def test_first_scores_of_auto_do_not_depend_on_the_width(model_at_start):
+def test_first_scores_do_not_depend_on_the_width(model_at_start):
     """Queries and keys of a normalised vector have unit variance, so that a scaled product has it too."""
     for width in (64, 256):
-        block = model_at_start("none", d_model=width, num_heads=4, init_std="auto").blocks[0]
+        block = model_at_start("none", d_model=width, num_heads=4).blocks[0]
         x = torch.nn.functional.layer_norm(torch.randn(1, 512, width), (width,))
         q, k, _ = (part.unflatten(-1, (4, -1)) for part in block.attention.qkv(x).chunk(3, -1))
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / (width / 4) ** 0.5

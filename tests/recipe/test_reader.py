@@ -385,7 +385,7 @@ def test_a_stored_recipe_is_read_without_its_plugins(write, good):
     recipe = recipe_of_run(stored)
     assert recipe.model.encoding == encoding and recipe.as_dict()["data"] == data | {"workers": 0}
     assert recipe.as_dict()["checkpoint"] == {"every_n_steps": 5, "keep_every_n_steps": None}
-    assert recipe.trainer.strategy == "ddp"
+    assert recipe.trainer.strategy == "ddp" and recipe.model.init_std == 0.02
     assert recipe.plugins == ("farther.py",) and "farther" not in encodings.names()
     with pytest.raises(InputError, match=r"model\.d_model: must be a whole number"):
         recipe_of_run(stored | {"model": good["model"] | {"d_model": "wide"}})

@@ -313,11 +313,11 @@ class Encoder(Transformer):
 
 
 def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float | Literal["auto"]) -> None:
-    """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
+    """Set the parameters of a transformer (not those of its encodings) to their start.
 
-    Weights are N(0, weight_std^2), with `auto` N(0, 1/columns) for a matrix [rows, columns]. A projection
-    back into the residual stream is divided by sqrt(2 layers), so that the stream's variance does not grow
-    with depth. Gains start at one and offsets at zero; a module
+    Weights are N(0, weight_std^2), with `auto` N(0, 1/columns) for a matrix [rows, columns]; GPT-2 has 0.02
+    at any width. As in GPT-2, a projection back into the residual stream is divided by sqrt(2 layers), so
+    that the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module
     whose vectors start from something else says so by `starts_from`. Each is drawn from its own generator,
     seeded by (seed, parameter name): two models that differ in their encoding share every other initial
     weight, bit for bit.

@@ -144,10 +144,10 @@ class ModelConfig(Section):
     """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
-    init_std: Annotated[Number, Field(gt=0, lt=10)] | Literal["auto"] = 0.02
+    init_std: Annotated[Number, Field(gt=0, lt=10)] | Literal["auto"] = "auto"
     """Standard deviation of the initial weights; of projections into the residual stream it is divided by
     sqrt(2 num_layers). auto: 1/sqrt(width of a matrix's input), so that the first scores do not shrink with
-    d_model; of the token embedding 1/sqrt(d_model)."""
+    d_model; of the token embedding 1/sqrt(d_model). GPT-2 has 0.02."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
     head_transform: Flag = False

@@ -66,6 +66,7 @@ def recipe_of_run(stored: Mapping[str, Any]) -> Recipe:
     if trainer.get("strategy") == "fsdp":
         trainer["strategy"] = "ddp"  # stored by versions that had it; the weights agree to rounding
     model = _as(dict, values.get("model"))
+    model.setdefault("init_std", 0.02)  # of versions that had no such key
     encoding, faults = check_encoding(model.get("encoding"), ENCODING)
     if not faults:
         model["encoding"] = encoding
