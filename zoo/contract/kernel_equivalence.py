@@ -138,8 +138,8 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
 
 @law(
     "blocks of queries equal the full computation",
-    "In evaluation a long sequence is computed in blocks of queries; the outputs equal those of one pass, "
-    "with a cache too.",
+    "In evaluation a long sequence is computed in blocks of queries, whose rows among the keys begin at "
+    "`context.query_offset`; the outputs equal those of one pass, with a cache too.",
     needs=(PADDED, CAUSAL, REPEATS, CACHED),
 )
 @torch.no_grad()
