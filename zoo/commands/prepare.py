@@ -9,7 +9,7 @@ from zoo.commands.argument_types import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
 
-SUMMARY = "Tokenize the text of a recipe before its training, on all cores; a killed one goes on."
+SUMMARY = "Tokenize the text of a recipe before its training; after a kill, the same command goes on."
 EXAMPLES = """
 zoo prepare recipes/alibi_wikitext2.yaml
 zoo prepare recipes/alibi_wikitext2.yaml --set data.name=text --set data.root=data/novels

@@ -201,7 +201,12 @@ def costs_table(report: Report) -> list[Table]:
     }  # fmt: skip
     cells, notes = report.costs[[*columns]].rename(columns=columns).map(count_text), _Notes()
     about = ["each run was timed at a moment of its own, under the load of its machine then"]
-    for work, did in (("training", "trained"), ("evaluation", "evaluated")):
+    works = {"training": "trained", "evaluation": "evaluated"}
+    everywhere = {*report.costs["training_machine"], *report.costs["evaluation_machine"]}
+    if len(everywhere) == 1:
+        about.append(f"trained and evaluated on {everywhere.pop()}")
+        works = {}
+    for work, did in works.items():
         machines = report.costs[f"{work}_machine"]
         marks = [one and f"{did} on {one}" for one in machines]
         if machines.nunique() == 1:
