@@ -88,7 +88,7 @@ class Plan:
     def validation_text(self) -> str:
         """`validation: 131 k tokens, 4 times, 2.4 % of the compute`."""
         if self.valid_tokens is None:
-            return "validation: unknown until the text is tokenized"
+            return "validation: unknown until the text is tokenized (`zoo prepare`)"
         if not self.valid_tokens * self.validations:
             return "validation: none"
         times = "once" if self.validations == 1 else f"{self.validations} times"
