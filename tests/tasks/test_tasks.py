@@ -30,11 +30,13 @@ def test_token_losses_against_a_loop():
             assert losses[b, t].item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_initial_loss_is_that_of_a_uniform_guess():
-    made = task()
-    tokens = torch.randint(300, (4, 8), generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize(("start", "variance"), [("0.02", 0), ("auto", 1)])
+def test_the_initial_loss_is_that_of_a_guess(start, variance):
+    """Logits from N(0, v) add v/2 to the loss of a uniform guess."""
+    made = task(f"model.init_std={start}", "model.tie_embeddings=false")
+    tokens = torch.randint(300, (64, 8), generator=torch.Generator().manual_seed(0))
     loss = made.loss({"tokens": tokens, "targets": tokens.roll(-1, 1)})
-    assert loss.item() == pytest.approx(math.log(300), abs=0.1)
+    assert loss.item() == pytest.approx(math.log(300) + variance / 2, abs=0.1)
 
 
 def test_the_masked_loss_of_a_batch_is_the_mean_over_its_parts():
