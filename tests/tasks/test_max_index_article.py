@@ -1,7 +1,7 @@
 """Max-index with the sizes of the article, in fewer and smaller steps.
 
-Sinusoidal and rotary positions find the first of the largest tokens. T5's bias tells how far apart
-two tokens are and not which of them is first in the sequence, and without positions there is no first at all.
+Sinusoidal and rotary positions find the first of the largest tokens, and so does T5's bias, which tells left
+from right. Without positions there is no first.
 """
 
 from pathlib import Path
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 BASE = Path(__file__).parents[2] / "recipes" / "base" / "maxindex.yaml"
 STEPS, BATCH = 250, 32  # of the recipe's 600 and 128: the order is clear by then
 LENGTH, SAMPLES = 64, 2048
-ORDERED = ("sinusoidal", "rope")
+ORDERED = ("sinusoidal", "rope", "t5")
 
 
 def test_encodings_solve_max_index_as_in_the_article(tmp_path):
     rows = {}
-    for encoding in (*ORDERED, "t5", "none"):
+    for encoding in (*ORDERED, "none"):
         sets = [
             f"model.encoding={encoding}", f"trainer.max_steps={STEPS}", "trainer.accelerator=cpu",
             "trainer.limit_val_batches=1", f"evaluate.lengths=[{LENGTH}]", f"evaluate.samples={SAMPLES}",
@@ -34,8 +34,6 @@ def test_encodings_solve_max_index_as_in_the_article(tmp_path):
         (rows[encoding],) = flat_rows(read_measurements(folder))
     assert all(row["value_accuracy"] >= 0.95 for row in rows.values())
     assert all(rows[encoding]["accuracy"] >= 0.95 for encoding in ORDERED)
-    # The difference is significant: the intervals are apart.
-    assert rows["t5"]["accuracy_high"] < min(rows[encoding]["accuracy_low"] for encoding in ORDERED)
     # Without positions the index is a guess among the largest tokens.
     tokens = MaxIndex(LENGTH, 19, seed=0, split="test", size=SAMPLES).batch(range(SAMPLES))["tokens"]
     guess = (1 / (tokens == tokens.amax(1, keepdim=True)).sum(1)).double().mean().item()
