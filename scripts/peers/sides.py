@@ -186,7 +186,7 @@ def recipe_of(side: Side, size: Size, device: torch.device, steps: int) -> Recip
     data = {"sequence_length": size.length, "batch_size": size.batch, "vocabulary": size.vocabulary}
     recipe: dict[str, Any] = {
         "name": "benchmark",
-        "model": {"kind": "decoder", "encoding": side.encoding, **model},
+        "model": {"kind": "decoder", "encoding": side.encoding, "init_std": 0.02, **model},
         "data": {"name": "random_tokens", **data},
         "optimizer": {"lr": 1e-4},
         "trainer": {"max_steps": steps, "accelerator": device.type},

@@ -56,7 +56,9 @@ def trained(forks, here, mapping):
     """Train a kind of recipe with so many processes; gives the run folder and the sequences of each step."""
     (here / "record.py").write_text(RECORD)
     for kind in ("text", "masked", "max_index"):
-        (here / f"{kind}.yaml").write_text(yaml.safe_dump({**mapping(kind), "name": kind}))
+        recipe = {**mapping(kind), "name": kind}
+        recipe["model"]["init_std"] = 0.02  # the bounds are for weights of this size
+        (here / f"{kind}.yaml").write_text(yaml.safe_dump(recipe))
 
     def trained(name, kind, *sets, devices=1):
         record = here / f"{name}-tokens"
