@@ -246,8 +246,10 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
 
     context = scores.context
     ahead = context.query_offset if context.causal else context.num_keys
-    seen_GTS = context.allowed().reshape(-1, context.num_queries, context.num_keys)
-    return with_gradient(out_BHTV, table_GHTS, q_BHTD, k_BHSD, v_BHSV, seen_GTS, ahead, scale)
+    memo, key = context.fixed, ("seen", context.window)
+    if key not in memo:
+        memo[key] = context.allowed().reshape(-1, context.num_queries, context.num_keys)
+    return with_gradient(out_BHTV, table_GHTS, q_BHTD, k_BHSD, v_BHSV, memo[key], ahead, scale)
 
 
 def _compiled(function: Callable) -> Callable:

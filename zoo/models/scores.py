@@ -196,11 +196,10 @@ class ScoreTerms:
         """Whether bias and mask of a query and a key depend on the distance of their rows alone."""
         if self.has_content or self.context.masks_by_sequence or self.context.sinks is not None:
             return False
-        return not self.has_bias or (self.row_scale is None and self._bias_is_by_distance())
-
-    def _bias_is_by_distance(self) -> bool:
+        if not self.has_bias:
+            return True
         by_distance = (one.distance_only and context.consecutive for one, context in self._with("biased"))
-        return self.context.sinks is None and all(by_distance)
+        return self.row_scale is None and all(by_distance)
 
     def table_fits(self, heads: int) -> bool:
         """Whether FlexAttention looks the bias up in a table of all pairs."""
@@ -218,17 +217,17 @@ class ScoreTerms:
         It begins with the distance of the last query to the first of the keys `seen`, and ends with that of
         the first query to the last of them.
         """
-        return self._shared("line", lambda: self._line(q_BHTD.shape[1], seen))
+        return self._shared("line", lambda: self._line(q_BHTD, seen))
 
-    def _line(self, heads: int, seen: slice) -> Tensor:
-        context, device = self.context, self.context.q_pos.device
+    def _line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
+        context = self.context
         farthest = context.query_offset + context.num_queries - 1 - seen.start
-        keys = torch.arange(context.num_queries + seen.stop - seen.start - 1, device=device)
+        keys = torch.arange(context.num_queries + seen.stop - seen.start - 1, device=q_BHTD.device)
         query = keys.new_tensor([farthest])
         # As one query sees them that has all the distances before it or, not causal, on both sides.
         one = AttentionContext(query, keys, farthest, context.causal, context.window, consecutive=True)
-        line = _sum([encoding.bias_table(one, heads)[:, 0] for encoding, _ in self._with("biased")])
-        line = torch.zeros(1, len(keys), device=device) if line is None else line
+        line = _sum([encoding.bias_table(one, q_BHTD.shape[1])[:, 0] for encoding, _ in self._with("biased")])
+        line = torch.zeros(1, len(keys), device=keys.device) if line is None else line
         return line.masked_fill(~one.allowed(), -torch.inf)
 
     def _shared(self, what: str, make: Callable[[], Tensor | None]) -> Tensor | None:
