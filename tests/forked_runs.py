@@ -12,6 +12,7 @@ stdin it forks a process, which leads a process group, and in which `zoo` then r
 Where a process halts it writes a file NAME.halted beside its log, and sleeps until there is something in it.
 """
 
+import faulthandler
 import json
 import os
 import runpy
@@ -32,6 +33,9 @@ from zoo import cli, registry
 from zoo.tasks.language_modelling import LanguageModelling
 from zoo.tasks.max_index import MaxIndexTask
 from zoo.tasks.task import Task
+
+LIMIT = 300
+"""Seconds after which a process that hangs ends with the stack of each thread."""
 
 
 def halts(where, step, mark):
@@ -96,6 +100,7 @@ def run(order):
     if order["patch"]:
         runpy.run_path(order["patch"])
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(LIMIT, exit=True)  # into the log, which the test then shows
     return cli.main(order["start"])
 
 

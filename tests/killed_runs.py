@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 import yaml
-from ports import free_port
 from run_files import assert_same, logged, saved, settings
+from torch.distributed import TCPStore
 
 ROOT = Path(__file__).parent.parent
 TIMED = ("train/tokens_per_second", "train/peak_memory_mb", "tokens_per_second", "peak_memory_mb")
@@ -25,6 +25,7 @@ class Forks:
         environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK")}
         environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         self.groups = []
+        self.stores = []
         self.server = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("forked_runs.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
@@ -44,13 +45,17 @@ class Forks:
         """
         pids = []
         if world_size > 1:
-            environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+            # Here, as in torchrun's agent: a port that a process would bind later may be taken by then.
+            store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            self.stores.append(store)
+            environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+            environment |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
         for rank in range(world_size):
             own = {}
             if world_size > 1:
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
                        "LOCAL_WORLD_SIZE": str(world_size), "WORLD_SIZE": str(world_size),
-                       "TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": "False"}  # fmt: skip
+                       "TORCHELASTIC_RUN_ID": "test"}  # fmt: skip
             if "SLURM_JOB_ID" in environment:
                 own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0",
                        "SLURM_NTASKS": str(world_size), "SLURM_NTASKS_PER_NODE": str(world_size),
