@@ -84,7 +84,8 @@ def bias_gradient(
     sizes = (heads, queries, keys, width, value_width, ahead, int(groups > 1), int(len(seen) > 1), scale)
     # Products of float32 numbers would be rounded to TF32.
     constants = {"DP": padded[0], "VP": padded[1], "TILE": tile,
-                 "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32"}  # fmt: skip
+                 "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32",
+                 "num_warps": 8}  # with 4, heads of 64 spill registers  # fmt: skip
     tiles = triton.cdiv(queries, tile), triton.cdiv(keys, tile)
     _sums_of_rows[(tiles[0], batch * heads)](*given, *sizes, **constants, num_stages=1)
     _gradient_of_tile[(*tiles, groups * heads)](
