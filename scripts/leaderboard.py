@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from board.measured import LEARNED, REFERENCE, Measured, read_measured
 from board.pairs import starts_table
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.scores import DRAWS, read_floors
+from board.scores import DRAWS, FEWEST, read_floors
 from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
@@ -92,7 +93,10 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
     if one.missing:
-        counts = [f"{key} ({stored} of {wanted} seeds)" for key, (stored, wanted) in one.missing.items()]
+        ((most, times),) = Counter(one.missing.values()).most_common(1)
+        named = {name: counts for name, counts in one.missing.items() if counts != most or times <= BEST}
+        named |= {f"{times} encodings": most} if times > BEST else {}
+        counts = [f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items()]
         parts.append(f"Not measured yet: {', '.join(counts)}.")
     if one.is_task:
         parts += ["## Success rate", success_table(one)]
@@ -168,6 +172,7 @@ it learned the task or not.
   last place of the interval counts those that are not worse in more than 97.5 % of them.
 - **Place** on text: the same for the mean loss over the lengths above the trained one, by the paired 95 %
   interval of each difference, over documents and common seeds. Of one seed it is over documents alone.
+- **Few seeds**: with fewer than {FEWEST} seeds of a task the scores have no intervals and no places.
 - **Limits**: few seeds make a bootstrap too narrow. A place has no meaning apart from these tasks and
   lengths, and no interval is corrected for the number of pairs."""
 OF_TASKS = f"""\
@@ -248,9 +253,8 @@ def leaderboard_files(boards: Boards, studies: Sequence[Study], stored: Path) ->
     if encoders:
         files["leaderboard_encoders.png"] = dots(encoders)
         parts += ["## Encoders", "![The same for encoders](leaderboard_encoders.png)"]
-        parts += [boards.task_table("encoder"), "Floor:", boards.floor_table("encoder")] * bool(
-            boards.encoder_tasks
-        )
+        if boards.encoder_tasks:
+            parts += [boards.task_table("encoder"), "Floor:", boards.floor_table("encoder")]
         for one in boards.of("encoder", task=False):
             parts += [f"`{one.study.title}`, nats per masked token:", boards.text_table(one)]
     parts += ["## The rule", RULE, DROPE, *starts_parts(boards, studies, stored)]

@@ -91,7 +91,9 @@ class Boards:
             if board:
                 first = [f"`{name}`" for name, (low, _) in board.places().items() if low == 1]
                 many = f"{and_list(first)} cannot be told apart at the first place"
-                parts.append(f"{where} {many if len(first) > 1 else f'{first[0]} is first'}")
+                if not first:
+                    many = f"`{next(iter(board.values))}` has the highest score, without an interval"
+                parts.append(f"{where} {f'{first[0]} is first' if len(first) == 1 else many}")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]} of {len(self.decoders())} decoders."
 

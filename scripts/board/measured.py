@@ -157,7 +157,7 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
         return None
     with run_folders(entries, changed=False) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
-        report = build([*runs], reference=next(named, None))
+        report = build([*runs], reference=next(named, None), force=bool(study.own))
     first = report.results.rows.groupby("encoding", sort=False)["run"].first()
     labels = {label: runs[Path(run)] for label, run in first.items()}
     wanted = Counter(entry.encoding for entry in every)

@@ -22,6 +22,8 @@ from board.pairs import Estimate, mean_over_lengths
 
 DRAWS = 4000
 CERTAIN = 0.975
+FEWEST = 3
+"""Seeds of each task, below which the scores have no intervals and the encodings no places."""
 Floors = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """By study, measure, length and strategy."""
 
@@ -68,7 +70,7 @@ class Board:
 
     Attributes:
         values: of each encoding, the best first; None where it cannot be read.
-        better: whether the encoding of the row is better than that of the column.
+        better: whether the encoding of the row is better than that of the column; empty if that is unknown.
         without: for each task the places if it is left out.
         seeds: the scores of the seeds, by task.
         behind: of losses, the paired differences to the first one.
@@ -85,19 +87,20 @@ class Board:
         return _places(self.better)
 
     def place(self, name: str) -> str:
-        """`2–9`; empty for an encoding without a value."""
-        return _span(self.places()[name]) if name in self.values else ""
+        """`2–9`; empty for an encoding without a place."""
+        places = self.places()
+        return _span(places[name]) if name in places else ""
 
     def place_without_a_task(self, name: str) -> str:
         """The range of places if any one task is left out."""
-        ends = [own[name] for own in self.without.values()]
+        ends = [own[name] for own in self.without.values() if name in own]
         return _span((min(low for low, _ in ends), max(high for _, high in ends))) if ends else ""
 
     def groups(self) -> list[list[str]]:
         """The encodings in groups: the first one that is worse than the leader of a group begins the next."""
         found: list[list[str]] = []
         for name in self.values:
-            if found and not self.better.loc[found[-1][0], name]:
+            if found and not (name in self.better and self.better.loc[found[-1][0], name]):
                 found[-1].append(name)
             else:
                 found.append([name])
@@ -126,6 +129,7 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
     task with the same weight, and a bootstrap over the seeds of each. It has the encodings with all tasks.
 
     The draws of an encoding depend on the names of encoding and task alone: a new entry moves no other one.
+    With fewer than `FEWEST` seeds there are neither intervals nor places.
     """
     first = next(iter(tasks.values()))["encoding"]
     names = [
@@ -138,6 +142,8 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
     means = {name: float(interquartile_mean(np.concatenate([*own.values()]), _weights([*own.values()])))
              for name, own in scores.items()}  # fmt: skip
     names.sort(key=lambda name: (-means[name], name))
+    if min(len(own) for name in names for own in scores[name].values()) < FEWEST:
+        return Board({name: Estimate(means[name]) for name in names}, pd.DataFrame(), seeds=dict(tasks))
     drawn = {
         name: {task: _resampled(name, task, own) for task, own in scores[name].items()} for name in names
     }
