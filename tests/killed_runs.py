@@ -49,6 +49,7 @@ class Forks:
             store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
             self.stores.append(store)
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+            environment |= {"GLOO_SOCKET_IFNAME": "lo"}  # whatever address the machine's name has
             environment |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
         for rank in range(world_size):
             own = {}
