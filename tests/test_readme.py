@@ -176,7 +176,7 @@ def test_every_other_command_runs(
 
 
 def small_line(line: str) -> tuple[list[str], list[str]]:
-    """What starts the processes in a line of a shell, and the arguments of `zoo`, made small."""
+    """The launcher in a line of a shell, and the arguments of `zoo`, made small."""
     launcher, zoo, fit = line.partition("-m zoo ")
     return shlex.split(launcher + zoo), small(shlex.split(fit))
 

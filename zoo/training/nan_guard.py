@@ -103,7 +103,7 @@ def _advice(run: TrainingRun) -> str:
 
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether every element is; waits for the device once."""
+    """Whether every element is finite; waits for the device once."""
     # The norm is faster than isfinite; a value too large to be squared counts as not finite.
     return bool(torch.nn.utils.get_total_norm([*tensors]).isfinite())
 
