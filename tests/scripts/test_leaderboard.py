@@ -23,7 +23,7 @@ from board.pairs import differences_table
 from board.scores import interquartile_mean, task_board
 from board.sentences import filled, problems
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
 STORED = RESULTS / "max_index" / "measurements"
 COPY = RESULTS / "copy" / "measurements"
