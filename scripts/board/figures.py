@@ -24,9 +24,9 @@ LINE = 0.13
 
 
 def looks(names: Sequence[str]) -> dict[str, Style]:
-    """The style of each encoding, the same on all pages; further curves take hues that the others leave."""
-    known = styles(registry.encodings.names())
-    found = {name: known[name] for name in names if name in known}
+    """The style of each encoding, that of `zoo compare`; further curves take hues that the others leave."""
+    known = registry.encodings.names()
+    found = styles(name for name in names if name in known)
     taken = {style.color for style in found.values()}
     free = [hue for hue in HUES if hue not in taken] or [*HUES]
     rest = [name for name in names if name not in known]
@@ -139,6 +139,10 @@ def _draw(axes: Axes, panel: Panel, style: Mapping[str, Style], gap: float) -> N
         text = name + (f" ({one.note})" if one.note else "")
         if values[-1] > top:
             text += f", up to {values.max():+.2f}"
+            inside = np.flatnonzero(values <= top)[-1]
+            last = slice(inside, inside + 2)
+            crossing = 2 ** np.interp(top, values[last], np.log2(at[last]))
+            axes.plot(crossing, top, "^", color=look.color, markersize=5, clip_on=False)
         elif max(one.points) < lengths[-1]:
             text += f", ends at {max(one.points)}"
         labels.append((min(float(values[-1]), top), text, look.color, strong, float(at[-1])))
