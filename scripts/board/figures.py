@@ -47,7 +47,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class StudyPanel:
     """Curves over lengths.
 
     Attributes:
@@ -84,7 +84,7 @@ class Panel:
         return bottom - margin, top + margin
 
 
-def lines(panels: Sequence[Panel]) -> bytes:
+def lines(panels: Sequence[StudyPanel]) -> bytes:
     """The panels one below the other, as PNG: a bar for the interval at each length, the name of each curve
     at its end, a dotted line at the trained length and a dashed one at the floor."""
     style = looks(list(dict.fromkeys(name for panel in panels for name in panel.curves)))
@@ -97,7 +97,7 @@ def lines(panels: Sequence[Panel]) -> bytes:
         return png(figure)
 
 
-def _draw(axes: Axes, panel: Panel, style: Mapping[str, Style], gap: float) -> None:
+def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float) -> None:
     bottom, top = panel.ends()
     lengths = sorted({length for one in panel.curves.values() for length in one.points} | {panel.trained})
     axes.set_xscale("log", base=2)
