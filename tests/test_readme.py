@@ -298,10 +298,6 @@ def test_plugins_on_several_pages_are_equal():
     assert len(plugins) == 3 and len({*plugins}) == 2
 
 
-def test_the_readme_is_short():
-    assert len(README.encode()) <= 11_000 and len(README.splitlines()) <= 180
-
-
 def test_every_picture_is_small_and_shown():
     shown = TEXT + "".join(page.read_text(encoding="utf-8") for page in READ_TOO)
     files = sorted((ROOT / "docs" / "pictures").iterdir())
