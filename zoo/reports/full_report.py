@@ -24,7 +24,6 @@ LONGEST = 256
 """Tokens at which encodings of models that were trained on more are drawn as trained."""
 HEAD = 2000
 """Characters in which a page of the zoo names its generator."""
-MAX_BYTES = 1 << 20
 
 
 def report(
@@ -134,7 +133,7 @@ def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:
         yield Table(*differences_table(runs, found), "Keys at which the runs differ")
     for run in runs:
         for name, file in (("Recipe", RECIPE), ("Card", CARD)):
-            yield Folded(f"{name} of {run.path}", [Code(read_text(Path(run.path) / file, MAX_BYTES))])
+            yield Folded(f"{name} of {run.path}", [Code(read_text(Path(run.path) / file))])
 
 
 def _validate_out(out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -172,11 +171,11 @@ def _resume_point(
     for a run of another recipe, `stored` in its folder or in its checkpoint.
     """
     checkpoint, content, recipes = folder / LAST, None, {folder / RECIPE: stored}
-    if os.path.lexists(checkpoint):
+    if checkpoint.exists():
         content = read_checkpoint(checkpoint)
         recipes[checkpoint] = stored = content["hyper_parameters"]["recipe"]
     # A card of no steps is written before the first step. A new start would overwrite a run of more.
-    elif os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
+    elif (folder / CARD).exists() and read_card(folder)["steps"]:
         raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
     for where, one in recipes.items():
         validate_same_recipe(one, recipe, where)
