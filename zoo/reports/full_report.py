@@ -8,9 +8,9 @@ from pathlib import Path
 
 from zoo.comparison.caveats import of_runs
 from zoo.comparison.frame import Results
-from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
+from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
-from zoo.console import waiting
+from zoo.console import command, waiting
 from zoo.errors import InputError
 from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
@@ -47,8 +47,8 @@ def report(
     _validate_out(out)
     with waiting("reading the runs"):
         runs = read_runs(paths, evaluated=False)
-        words = ["report", *map(str, paths), *(["--out", str(out)] if out != OUT else [])]
-        made = replace(_results(runs, force), command=command(words + ["--force"] * force))
+        words = ["report", *paths, *(["--out", out] if out != OUT else []), *["--force"] * force]
+        made = replace(_results(runs, force), command=command(*words))
     with waiting("writing samples"):
         samples = [*_samples(runs, prompt, sample_tokens)]
     sections = [

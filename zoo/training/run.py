@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from zoo.console import command
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.measurement import Measurement
@@ -115,9 +115,8 @@ class TrainingRun:
     @property
     def how_to_continue(self) -> str:
         """The command that continues the run."""
-        recipe, out = (shlex.quote(str(path)) for path in (self.folder / RECIPE, self.folder))
-        command = f"python -m zoo fit --recipe {recipe} --out {out} --resume"
-        return f"{'continue' if self.saved_at else 'begin again'}: {command}"
+        again = command("fit", "--recipe", self.folder / RECIPE, "--out", self.folder, "--resume")
+        return f"{'continue' if self.saved_at else 'begin again'}: {again}"
 
 
 def find_start(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:
