@@ -134,7 +134,7 @@ def _cell(row: Row | None) -> str:
 
 
 def kept_rows(file: Path, setting: Row) -> dict[tuple[str, int], Row]:
-    """What a file of the same setting holds, by encoding and length."""
+    """The rows in a file of the same setting, by encoding and length."""
     if not file.exists():
         return {}
     known = json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a training step costs, by ratios measured in one run.
+"""The costs of a training step, as ratios measured in one run.
 
     python scripts/benchmark_step.py                Lightning with our callbacks against a bare loop
     python scripts/benchmark_step.py --precision bf16-mixed

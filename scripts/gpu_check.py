@@ -86,7 +86,7 @@ OF_TRAINING = ("none", "rope", "alibi", "t5", "kerple", "fire", "fox", "path")
 PEERS = ("llama-sdpa", "llama-flash")
 OF_QUICK = (*OF_LAWS, "cope")
 SIZE = {"d_model": 64, "num_heads": 4}
-"""Of small models: heads 16 wide, the least that FlexAttention takes on a GPU."""
+"""Size of small models: heads 16 wide, the least that FlexAttention takes on a GPU."""
 AT = {
     "cuda": SimpleNamespace(
         lengths=(128, 1000, 4096), window=100, cached=(63, 64, 65, 128),
@@ -110,7 +110,7 @@ AT = {
 ITEM_SECONDS, SHORTER = 240, {"autotune": 100, "long": 60}
 """An item that takes longer is stopped and counts as failed."""
 RESULT = "result of an item: "
-"""How a child process reports one."""
+"""Beginning of the line by which a child process reports one."""
 RESULTS = ROOT / "scripts" / "results" / "gpu"
 
 

@@ -15,6 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ from board.values import csv, of_study, wide_table
 from results import Study
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
+from zoo.figures.style import HUES
 from zoo.files import atomic_write
 from zoo.reports.text import markdown
 
@@ -80,8 +82,9 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     folder = f"../../scripts/results/{one.study.name}/measurements"
     panels = study_panels(one, boards)
     figures = {f"{name}.png": lines(panels)}
-    if len(panels) > 1:  # the first alone, for the README
-        figures[f"{name}_lengths.png"] = lines(panels[:1])
+    if len(panels) > 1:  # the first alone, for the README; each curve has a hue of its own
+        curves = {label: panels[0].curves[label] for label in boards.shown(one, len(HUES))}
+        figures[f"{name}_lengths.png"] = lines([replace(panels[0], curves=curves)])
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "

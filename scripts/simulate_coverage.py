@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of `zoo.evaluation.interval` hold the truth, by simulation.
+"""The coverage of the 95 % intervals of `zoo.evaluation.interval`, by simulation.
 
     python scripts/simulate_coverage.py            the tables of docs/coverage.md, in a minute
 

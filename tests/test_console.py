@@ -1,20 +1,42 @@
-"""Output on a terminal that only shows ASCII."""
+"""Progress on a terminal and in a log, and output on a stream that only shows ASCII."""
 
 import io
 import sys
 
-import pytest
+from zoo import console
+from zoo.console import progress_bar, show_all
+from zoo.contract.law import captured
 
-from zoo.console import show_all
 
-
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_characters_that_a_stream_cannot_show_become_ascii(monkeypatch, errors):
+def test_characters_that_a_stream_cannot_show_become_ascii(monkeypatch):
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", "strict"))
     show_all()
-    print("0.5 ± 0.1 – “2×” ¹² é \udcff \U0001f600")
+    print("0.5 ± 0.1")
     sys.stdout.flush()
-    assert written.getvalue() == (
-        b"0.5 \\xb1 0.1 \\u2013 \\u201c2\\xd7\\u201d \\xb9\\xb2 \\xe9 \\udcff \\U0001f600\n"
-    )
+    assert written.getvalue() == b"0.5 \\xb1 0.1\n"
+
+
+def test_no_terminal_and_soon_done_prints_nothing(capsys):
+    with progress_bar(3, "about", "step") as bar:
+        for _ in range(3):
+            bar.update()
+    assert capsys.readouterr().err == ""
+
+
+def test_no_terminal_gives_whole_lines(capsys, monkeypatch):
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    with progress_bar(2, "about", "step") as bar:
+        bar.update()
+        bar.update()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2 and all(line.startswith("about: ") for line in lines)
+    assert "2/2" in lines[-1]
+
+
+def test_a_bar_is_not_part_of_captured_output(capsys, monkeypatch):
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    with progress_bar(2, "about", "step") as bar, captured() as output:
+        print("of a plugin")
+        bar.update(2)
+    assert output.getvalue() == "of a plugin\n" and "2/2" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Which errors mean out of memory, and the peak of a device."""
+"""Errors that mean out of memory, and the peak of a device."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Output to a terminal or log: any character, tables, waiting and progress.
+"""Output to a terminal or log: any character, commands, tables, waiting and progress.
 
 Imports nothing heavy.
 """
@@ -6,6 +6,7 @@ Imports nothing heavy.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -29,6 +30,11 @@ def show_all() -> None:
         # There may be none (pythonw), or one that takes any text.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def command(*words: object) -> str:
+    """A command of the zoo as a line for a shell."""
+    return shlex.join(["python", "-m", "zoo", *map(str, words)])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

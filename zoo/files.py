@@ -114,19 +114,14 @@ def shortest(path: str | Path) -> str:
     return min(str(path), os.path.relpath(path), key=len)
 
 
-MAX_BYTES = 16 << 20
-
-
-def read_text(file: Path, limit: int, advice: str = "") -> str:
+def read_text(file: Path, advice: str = "") -> str:
     """The text of a UTF-8 file, with or without a byte order mark.
 
     `advice` ends the message about another encoding.
 
-    Raises InputError if it cannot be read, is larger than `limit` bytes, or with the line that is not UTF-8.
+    Raises InputError if it cannot be read, or with the line that is not UTF-8.
     """
     try:
-        if file.stat().st_size > limit:
-            raise InputError(Problem(f"cannot be read: larger than {limit >> 10} KiB", where=str(file)))
         raw = file.read_bytes()
         return raw.decode("utf-8-sig")
     except OSError as error:
@@ -136,12 +131,12 @@ def read_text(file: Path, limit: int, advice: str = "") -> str:
         raise InputError(Problem(f"is not UTF-8 text{advice}", where=f"{file}:{line}")) from error
 
 
-def read_json(file: Path, limit: int = MAX_BYTES, advice: str = "") -> Any:
+def read_json(file: Path, advice: str = "") -> Any:
     """The value in a JSON file; NaN and Infinity become None. `advice` ends the message about a broken file.
 
     Raises InputError where it cannot be read, with the line.
     """
-    text = read_text(file, limit, advice)
+    text = read_text(file, advice)
     try:
         return json.loads(text, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:

@@ -74,9 +74,15 @@ class Boards:
         board = self.losses.get(study) or (self.encoder_tasks if encoders else self.tasks)
         return [*board.values][:BEST] if board else []
 
-    def shown(self, one: Measured) -> list[str]:
-        """The encodings in the figure of a study: the most used, and the best of its board."""
+    def shown(self, one: Measured, most: int | None = None) -> list[str]:
+        """The encodings in the figure of a study: the most used, and the best of its board.
+
+        Args:
+            most: number of encodings; by default the most used and `BEST` others.
+        """
         best = self.best(one.study.name)
+        if most is not None:
+            best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]
         return [name for name in one.encodings if name in best or name in SHOWN]
 
     def matter(self) -> set[str]:

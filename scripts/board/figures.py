@@ -24,9 +24,9 @@ LINE = 0.13
 
 
 def looks(names: Sequence[str]) -> dict[str, Style]:
-    """The style of each encoding, the same on all pages; further curves take hues that the others leave."""
-    known = styles(registry.encodings.names())
-    found = {name: known[name] for name in names if name in known}
+    """The style of each encoding, that of `zoo compare`; further curves take hues that the others leave."""
+    known = registry.encodings.names()
+    found = styles(name for name in names if name in known)
     taken = {style.color for style in found.values()}
     free = [hue for hue in HUES if hue not in taken] or [*HUES]
     rest = [name for name in names if name not in known]
@@ -47,7 +47,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class StudyPanel:
     """Curves over lengths.
 
     Attributes:
@@ -84,7 +84,7 @@ class Panel:
         return bottom - margin, top + margin
 
 
-def lines(panels: Sequence[Panel]) -> bytes:
+def lines(panels: Sequence[StudyPanel]) -> bytes:
     """The panels one below the other, as PNG: a bar for the interval at each length, the name of each curve
     at its end, a dotted line at the trained length and a dashed one at the floor."""
     style = looks(list(dict.fromkeys(name for panel in panels for name in panel.curves)))
@@ -97,7 +97,7 @@ def lines(panels: Sequence[Panel]) -> bytes:
         return png(figure)
 
 
-def _draw(axes: Axes, panel: Panel, style: Mapping[str, Style], gap: float) -> None:
+def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float) -> None:
     bottom, top = panel.ends()
     lengths = sorted({length for one in panel.curves.values() for length in one.points} | {panel.trained})
     axes.set_xscale("log", base=2)
@@ -139,6 +139,10 @@ def _draw(axes: Axes, panel: Panel, style: Mapping[str, Style], gap: float) -> N
         text = name + (f" ({one.note})" if one.note else "")
         if values[-1] > top:
             text += f", up to {values.max():+.2f}"
+            inside = np.flatnonzero(values <= top)[-1]
+            last = slice(inside, inside + 2)
+            crossing = 2 ** np.interp(top, values[last], np.log2(at[last]))
+            axes.plot(crossing, top, "^", color=look.color, markersize=5, clip_on=False)
         elif max(one.points) < lengths[-1]:
             text += f", ends at {max(one.points)}"
         labels.append((min(float(values[-1]), top), text, look.color, strong, float(at[-1])))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from board.pairs import Estimate, Losses, losses
+from board.pairs import Estimate, UnitLosses, losses
 from results import Entry, Study, unpack
 from zoo import registry
 from zoo.figures.style import FIRST
@@ -120,7 +120,7 @@ class Measured:
         rows = self.rows
         return rows[(rows["name"] == name) & (rows["protocol"] == protocol) & (rows["measure"] == measure)]
 
-    def losses(self, name: str, protocol: str | None = None) -> dict[int, Losses]:
+    def losses(self, name: str, protocol: str | None = None) -> dict[int, UnitLosses]:
         """The losses of documents at each length by one protocol, by default the first."""
         wanted = protocol or self.summary.iloc[0]["protocol"]
         return losses(self.measured(name, wanted, self.measure), self.report.results.units)

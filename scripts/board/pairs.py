@@ -93,7 +93,7 @@ def estimate(amounts: Sequence[np.ndarray], sizes: np.ndarray | None) -> Estimat
 
 
 @dataclass(frozen=True)
-class Losses:
+class UnitLosses:
     """The summed losses of documents for each seed, [N] each, and their bytes or tokens, [N]."""
 
     amounts: dict[int, np.ndarray]
@@ -102,13 +102,13 @@ class Losses:
     def estimate(self) -> Estimate:
         return estimate([*self.amounts.values()], self.sizes)
 
-    def less(self, other: Losses) -> Estimate:
+    def less(self, other: UnitLosses) -> Estimate:
         """The paired difference over the same documents and seeds."""
         seeds = [seed for seed in self.amounts if seed in other.amounts]
         return estimate([self.amounts[seed] - other.amounts[seed] for seed in seeds], self.sizes)
 
 
-def losses(rows: pd.DataFrame, units: Mapping[int, Units]) -> dict[int, Losses]:
+def losses(rows: pd.DataFrame, units: Mapping[int, Units]) -> dict[int, UnitLosses]:
     """The losses at each length, of the rows of one encoding, protocol and measure (`bits_per_byte` or
     `loss_nats`); without the lengths at which a seed has no finite value."""
     found = {}
@@ -119,14 +119,14 @@ def losses(rows: pd.DataFrame, units: Mapping[int, Units]) -> dict[int, Losses]:
             scale = 1 / math.log(2) if in_bytes else 1.0
             amounts = {seed: scale * np.array(one["nats"], float) for seed, one in columns.items()}
             sizes = next(iter(columns.values()))["bytes" if in_bytes else "tokens"]
-            found[int(length)] = Losses(amounts, np.array(sizes, float))
+            found[int(length)] = UnitLosses(amounts, np.array(sizes, float))
     return found
 
 
-def mean_over_lengths(every: Sequence[Losses]) -> Losses:
+def mean_over_lengths(every: Sequence[UnitLosses]) -> UnitLosses:
     """The losses averaged over lengths with the same targets."""
     seeds = every[0].amounts
-    return Losses(
+    return UnitLosses(
         {seed: np.mean([one.amounts[seed] for one in every], axis=0) for seed in seeds}, every[0].sizes
     )
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from board.boards import Boards
-from board.figures import Curve, Panel
+from board.figures import Curve, StudyPanel
 from board.measured import Measured
-from board.pairs import Estimate, Losses
+from board.pairs import Estimate, UnitLosses
 from zoo.comparison.formatting import number
 from zoo.evaluation.interval import interval_of_mean
 
@@ -18,7 +18,7 @@ DRAWN = ("nonoverlapping", "sliding")
 """The protocols of text in figures: `fixed_targets` may have one document, `repeats` has no lengths."""
 
 
-def study_panels(one: Measured, boards: Boards) -> list[Panel]:
+def study_panels(one: Measured, boards: Boards) -> list[StudyPanel]:
     """The panels of a study for the most used encodings and the best ones."""
     shown, name = boards.shown(one), one.study.title
     if one.is_task:
@@ -40,7 +40,7 @@ def task_panel(
     trained: int,
     floors: Mapping[str, Mapping[str, float]],
     subject: Sequence[str] = (),
-) -> Panel:
+) -> StudyPanel:
     """The shares of right tokens or answers with 95 % intervals over seeds, of the rows of one measure."""
     rows = rows[rows["value"].notna()]
     curves = {
@@ -51,7 +51,7 @@ def task_panel(
         "share of right tokens" if rows["measure"].iloc[0] == "token_accuracy" else "share of right answers"
     )
     floor = {length: max(floors[str(length)].values()) for length in sorted({*rows["length"]})}
-    return Panel(title, unit, trained, curves, floor, subject, rate=True)
+    return StudyPanel(title, unit, trained, curves, floor, subject, rate=True)
 
 
 def over_seeds(values: Sequence[float]) -> Estimate:
@@ -65,10 +65,10 @@ def change_panel(
     title: str,
     unit: str,
     trained: int,
-    losses: dict[str, dict[int, Losses]],
+    losses: dict[str, dict[int, UnitLosses]],
     subject: Sequence[str] = (),
     against: str = "",
-) -> Panel:
+) -> StudyPanel:
     """The paired change of the loss from the trained length: from each encoding's own loss, or from that of
     one (`against`). The loss at the trained length follows the name."""
     curves = {}
@@ -78,4 +78,4 @@ def change_panel(
             points = {length: one.less(first) for length, one in own.items()}
             curves[name] = Curve(points, number(own[trained].estimate().value))
     whose = f" of {against}" if against else ""
-    return Panel(title, f"{unit} more than{whose} at {trained} tokens", trained, curves, subject=subject)
+    return StudyPanel(title, f"{unit} more than{whose} at {trained} tokens", trained, curves, subject=subject)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from board.boards import Boards
-from board.figures import Panel, lines
+from board.figures import StudyPanel, lines
 from board.measured import run_folders
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
@@ -133,7 +133,7 @@ def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
     return ", ".join([encoding, *changes])
 
 
-def _panel(question: Question, rows: pd.DataFrame, report: Report, boards: Boards) -> Panel:
+def _panel(question: Question, rows: pd.DataFrame, report: Report, boards: Boards) -> StudyPanel:
     protocol = rows["protocol"].iloc[0]
     if question.protocols:
         protocol = question.protocols[0]

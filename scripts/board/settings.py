@@ -1,4 +1,4 @@
-"""How the training setting of each task was chosen: the grid of `scripts/studies/00_setting_*.yaml`."""
+"""The choice of the training setting of each task: the grid of `scripts/studies/00_setting_*.yaml`."""
 
 from __future__ import annotations
 

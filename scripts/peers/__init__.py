@@ -1,1 +1,1 @@
-"""What `benchmark_peers.py` measures: the zoo, a loop by hand, and other libraries."""
+"""The sides of `benchmark_peers.py`: the zoo, a loop by hand, and other libraries."""

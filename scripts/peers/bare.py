@@ -15,7 +15,7 @@ CLIP = 1.0
 
 @dataclass(frozen=True)
 class Size:
-    """Of a model and its batch: width, layers, heads, tokens of a sequence, of the vocabulary, sequences."""
+    """Width, layers and heads of a model, tokens of a sequence and of the vocabulary, and sequences."""
 
     width: int
     layers: int

@@ -220,7 +220,7 @@ def zoo_fit(side: Side, size: Size, turns: Turns, folder: Path, steps: int) -> N
 
 
 def mode_used(run: Path) -> str:
-    """What the resolved recipe of a run says of precision and compiling."""
+    """Precision and compiling in the resolved recipe of a run."""
     used = stored_recipe(run)
     precision = str(used["trainer"]["precision"]).removesuffix("-mixed").removesuffix("-true")
     compiled = used["compile"] is True
@@ -245,7 +245,7 @@ class Running:
         theirs.close()
 
     def answer(self) -> dict[str, Any]:
-        """What the last turn gave: seconds of a step, MiB at the peak, parameters, the first loss, the mode.
+        """Seconds of a step, MiB at the peak, parameters, first loss and mode of the last turn.
 
         Raises RuntimeError where the side has failed.
         """

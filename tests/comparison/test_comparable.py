@@ -1,4 +1,4 @@
-"""Which runs are comparable, and the reported differences of the others."""
+"""Comparable runs, and the reported differences of others."""
 
 import shutil
 

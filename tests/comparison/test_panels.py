@@ -1,4 +1,4 @@
-"""Which runs make a curve, its label, and its numbers, computed again with numpy."""
+"""The runs of a curve, its label, and its numbers, computed again with numpy."""
 
 import math
 from pathlib import Path

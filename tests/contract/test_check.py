@@ -77,7 +77,7 @@ ONLY_THERE = [
     "constant_bias", "encoder_is_causal", "documents_forgotten", "relative_undeclared",
     "positions_read_undeclared", "parameter_unused",
 ]  # fmt: skip
-"""Those that keep every other law."""
+"""Faulty plugins that keep every other law."""
 EXPENSIVE = {
     "the fused kernel equals the reference",
     "torch.compile needs no graph break",
@@ -343,7 +343,7 @@ def test_a_broken_law_stops_those_that_need_it_alone():
 
 
 def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, tmp_path):
-    """Of a product with one factor at zero. With both at zero neither ever moves."""
+    """The law on a product with one factor at zero. With both at zero neither ever moves."""
     text = (FAULTY / "parameter_unused.py").read_text().replace("parameter_unused", "product")
     text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self._idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))

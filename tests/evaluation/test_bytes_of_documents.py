@@ -1,4 +1,4 @@
-"""What models of different tokenizers may be compared by: a document has its bytes, whatever its tokens."""
+"""Models of different tokenizers are compared by bytes: a document has its bytes, whatever its tokens."""
 
 import numpy as np
 

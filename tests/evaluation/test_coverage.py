@@ -1,4 +1,4 @@
-"""How often the intervals hold the truth, against the 95 % that they promise; tables: docs/coverage.md."""
+"""The coverage of intervals, against the 95 % that they promise; tables: docs/coverage.md."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import simulate_coverage as simulation
 from zoo.evaluation.protocols.text import Losses, Text
 
 LEAST = 0.935
-"""Of 4,000 intervals of exactly 94 %, at least this share holds, nineteen times of twenty."""
+"""Share of 4,000 intervals of exactly 94 % that holds at least, nineteen times of twenty."""
 
 
 def test_of_ten_documents_and_of_a_rate_near_one():

@@ -102,7 +102,6 @@ def test_evaluations_that_end_at_once_lose_nothing(tmp_path):
 
 @pytest.mark.parametrize("damage", [
     "{", {"rows": [{"length": 4, "loss_nats": "low"}]},
-    {"rows": [{"length": 4, "units": {"documents": [1], "nats": [1, 2], "tokens": [1]}}]},
 ])  # fmt: skip
 def test_damaged_measurements_are_wrong_input_that_names_the_file(tmp_path, damage):
     store(tmp_path, [measurement(row())])

@@ -1,4 +1,4 @@
-"""What a protocol measures, against models whose losses are known."""
+"""Protocols against models whose losses are known."""
 
 import math
 import threading
@@ -156,7 +156,7 @@ class Member:
 
 
 def together(size, work):
-    """What `work(member)` gives or raises in each of several processes."""
+    """The results, or errors, of `work(member)` in each of several processes."""
     table, barrier, results = [None] * size, threading.Barrier(size), [None] * size
 
     def run(rank):

@@ -1,4 +1,4 @@
-"""What a run folder keeps of its evaluations: nothing is lost, and no file is ever half a file."""
+"""Evaluations in a run folder: nothing is lost, and no file is ever half a file."""
 
 import csv
 import json

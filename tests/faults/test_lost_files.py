@@ -51,14 +51,6 @@ def test_a_damaged_recipe_is_named(run, recipe):
     assert text.startswith(f"{run}/recipe.yaml:1: ")
 
 
-def test_a_checkpoint_that_is_a_folder_is_not_called_missing(run, recipe):
-    last = run / "checkpoints/last.ckpt"
-    last.unlink()
-    last.mkdir()
-    assert "Is a directory" in reported(lambda: fit(recipe(), resume=True))
-    assert last.is_dir()
-
-
 def test_a_damaged_log_is_not_overwritten(run, recipe):
     (run / "metrics.csv").write_bytes(bytes(range(128, 256)))
     before = (run / "metrics.csv").read_bytes()

@@ -88,7 +88,6 @@ def have_ended(pids):
 
 
 def test_ctrl_c_of_two_processes(forks, here, mapping):
-    """Which the command has started."""
     (command,) = pids = forks.start(endless(mapping, here, *TWO), here, here / "log")
     assert wait_for(is_training(here), 120), texts(here / "log")
     workers = children(command)

@@ -1,4 +1,4 @@
-"""Which process of a launch this is."""
+"""The rank of a process in its launch."""
 
 import os
 import subprocess

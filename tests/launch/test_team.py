@@ -134,7 +134,7 @@ def assert_same(one, two):
 def test_several_processes_measure_what_one_does(
     forks, here, recipe, environment, unmeasured, kind, protocols, lengths, more, processes
 ):
-    """Where the command itself starts them, and where a launcher has."""
+    """Processes that the command itself starts, and those of a launcher."""
     folder = fit(recipe(kind, "evaluate.batch_tokens=64"), out=here / kind)
     how = ("evaluate", kind, "--protocol", protocols, "--lengths", lengths)
     assert main(how) == 0

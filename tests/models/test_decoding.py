@@ -13,12 +13,12 @@ ENCODINGS = ["rope", "pope", "t5", "path", ["rope", "fox"]]
 
 
 def memory_of(cache):
-    """Where each tensor of each layer lies."""
+    """The address of each tensor of each layer."""
     return [rows.all().data_ptr() for layer in cache.layers for rows in layer.rows.values()]
 
 
 def size_of(cache):
-    """How many bytes each tensor of each layer has room for."""
+    """The bytes that each tensor of each layer has room for."""
     return [rows.all().untyped_storage().nbytes() for layer in cache.layers for rows in layer.rows.values()]
 
 

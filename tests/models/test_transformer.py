@@ -199,29 +199,6 @@ def test_grouped_heads_are_full_heads_whose_keys_repeat(encoding, groups, model_
     same(grouped(tokens(2, 12)), full(tokens(2, 12)))
 
 
-# The sliding window.
-
-
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_a_token_sees_as_far_as_the_window(kind, model_of, tokens):
-    """In one layer a query sees `window` tokens, itself included, on each side it looks to."""
-    row = tokens(1, 13)
-    changed = row.repeat(13, 1)
-    for t in range(13):
-        changed[t, t] = (changed[t, t] + 1) % 29
-    for encoding in ("none", "rope", "alibi", "shaw"):
-        model = model_of(encoding, kind, num_layers=1, window=4)
-        moved = (model(changed) - model(row)).abs().amax(-1) > 1e-6
-        for t in range(13):
-            reach = range(t if kind == "decoder" else max(0, t - 3), min(13, t + 4))
-            assert moved[t].nonzero().flatten().tolist() == list(reach), encoding
-
-
-def test_a_window_as_long_as_the_sequence_is_none(model_of, tokens):
-    for encoding in ("none", "alibi", "t5", "shaw"):
-        same(model_of(encoding, window=13)(tokens(2, 13)), model_of(encoding)(tokens(2, 13)))
-
-
 # Dropout, the heads, the tokens.
 
 

@@ -1,4 +1,4 @@
-"""What a user does with an imported run: the same as with one that was trained here."""
+"""An imported run is used in the same way as one that was trained here."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What differs between two runs, and whether it matters."""
+"""The differences between two runs, and whether they matter."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def alone(monkeypatch):
 
 @pytest.fixture
 def compared(monkeypatch):
-    """What the comparison was asked for, call by call, instead of the comparison."""
+    """The arguments of each comparison, instead of the comparison."""
     calls = []
     monkeypatch.setattr(
         "zoo.reports.compare.compare",

@@ -141,20 +141,44 @@ def test_a_text_of_few_documents_is_reported_at_the_start(here, recipe, capsys, 
     assert "will be scored" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("sets, message", [
-    (["logging=[csv, wandb]"], "logging: wandb is not installed"),
-    (["trainer.accelerator=gpu", "trainer.devices=1"], "trainer: "),
-    (["trainer.strategy=nosuch"], "trainer.strategy: "),
-    (["data.batch_size=100000000"], "data.batch_size: the training data holds"),
-    (["model.encoding={name: learned, table_length: 2}"], "shorter than the trained length"),
-])  # fmt: skip
-def test_wrong_input_is_reported_before_a_folder_is_made(here, recipe, monkeypatch, sets, message):
-    monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
+def test_what_the_data_or_the_machine_cannot_do_is_reported_before_a_folder_is_made(
+    here, recipe, monkeypatch
+):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(InputError) as caught:
-        fit(recipe("max_index", *sets))
-    assert message in str(caught.value)
+    for sets, message in (
+        (["data.batch_size=100000000"], r"data\.batch_size: the training data holds"),
+        (["trainer.accelerator=gpu", "trainer.devices=1"], "trainer: "),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit(recipe("max_index", *sets))
     assert not [*here.glob("runs/*")]
+
+
+REFUSED_AT_ONCE = (
+    ("logging=[csv, wandb]", "logging: wandb is not installed"),
+    ("trainer.precision=transformer-engine", "trainer.precision: transformer_engine is not installed"),
+    ("model.encoding={name: learned, table_length: 2}", "model.encoding: "),
+    ("model.encoding={name: t5, num_buckets: 0}", "model.encoding"),
+    ("model.encoding=[alibi, {name: rope, partial: 2.0}]", "model.encoding.1.partial: "),
+)
+
+
+def test_wrong_input_is_reported_before_the_data_is_read(here, recipe, monkeypatch):
+    for package in ("wandb", "transformer_engine"):
+        monkeypatch.setattr("importlib.util.find_spec", _without(package))
+    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
+    for setting, message in REFUSED_AT_ONCE:
+        with pytest.raises(InputError) as caught:
+            fit(recipe("max_index", setting))
+        (problem,) = caught.value.problems
+        assert message in str(problem), setting
+    (here / "file").write_text("")
+    (here / "full").mkdir()
+    (here / "full" / "thesis.txt").write_text("all of it")
+    for out, message in (("file", "is a file"), ("file/run", "is a file"), ("full", "not empty")):
+        with pytest.raises(InputError, match=message):
+            fit(recipe(), out=here / out)
+    assert (here / "full" / "thesis.txt").read_text() == "all of it" and not [*here.glob("runs/*")]
 
 
 def _without(package):
@@ -162,15 +186,6 @@ def _without(package):
 
     real = importlib.util.find_spec
     return lambda name, *more: None if name == package else real(name, *more)
-
-
-def test_a_missing_logger_is_reported_before_the_data_is_read(here, recipe, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
-    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
-    with pytest.raises(InputError, match="wandb"):
-        fit(recipe("max_index", "logging=[wandb]"))
-    with pytest.raises(InputError, match=r"trainer\.precision: transformer_engine is not installed"):
-        fit(recipe("max_index", "trainer.precision=transformer-engine"))
 
 
 def test_a_row_has_the_learning_rate_of_its_step(here, recipe, unmeasured):
@@ -183,35 +198,11 @@ def test_a_row_has_the_learning_rate_of_its_step(here, recipe, unmeasured):
     assert rows == {step: config.lr * lr_factor(config, step - 1, 6) for step in range(every, 7, every)}
 
 
-@pytest.mark.parametrize("encoding", [
-    "{name: t5, num_buckets: 0}", "[alibi, {name: rope, partial: 2.0}]",
-])  # fmt: skip
-def test_an_option_that_the_encoding_refuses_is_reported_before_the_data_is_read(
-    here, recipe, monkeypatch, encoding
-):
-    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
-    with pytest.raises(InputError) as caught:
-        fit(recipe("max_index", f"model.encoding={encoding}"))
-    (problem,) = caught.value.problems
-    assert problem.key.startswith("model.encoding")
-
-
 def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
     folder = fit(recipe("max_index", "trainer.max_steps=100000", "trainer.max_time=00:00:00:01"))
     assert json.loads((folder / "card.json").read_text())["finished"] is False
     *_, message, _ = capsys.readouterr().out.splitlines()
     assert re.match(r"stopped at step \d+ of 100000; continue with --resume and a longer", message)
-
-
-def test_an_out_that_cannot_be_is_reported_before_the_data_is_read(here, recipe, monkeypatch):
-    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
-    (here / "file").write_text("")
-    (here / "full").mkdir()
-    (here / "full" / "thesis.txt").write_text("all of it")
-    for out, message in (("file", "is a file"), ("file/run", "is a file"), ("full", "not empty")):
-        with pytest.raises(InputError, match=message):
-            fit(recipe(), out=here / out)
-    assert (here / "full" / "thesis.txt").read_text() == "all of it"
 
 
 def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, monkeypatch, unmeasured):

@@ -10,7 +10,6 @@ from zoo.commands.argument_types import add_set, count
 from zoo.console import waiting
 from zoo.errors import InputError
 
-MAX_BYTES = 1 << 24
 """The most bytes of a file of prompts."""
 SUMMARY = "Generate text from a prompt, also past the trained length."
 EXAMPLES = """
@@ -63,7 +62,7 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     if options.prompts is not None:
         from zoo.files import read_text
 
-        prompts = [line for line in read_text(options.prompts, MAX_BYTES).splitlines() if line.strip()]
+        prompts = [line for line in read_text(options.prompts).splitlines() if line.strip()]
         if not prompts:
             raise InputError(f"{options.prompts}: no prompt in it; there is one on each line")
         return prompts
@@ -73,6 +72,6 @@ def _prompts(options: argparse.Namespace) -> list[str]:
         raise InputError('no prompt: --prompt TEXT, --prompts FILE, or a text on stdin; --prompt "" has none')
     try:
         # As bytes: what a terminal is set to says nothing about a text.
-        return [sys.stdin.buffer.read(MAX_BYTES).decode("utf-8").removesuffix("\n")]
+        return [sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")]
     except UnicodeDecodeError as error:
         raise InputError(f"stdin: not UTF-8 text, at byte {error.start}") from error

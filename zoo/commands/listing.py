@@ -19,7 +19,7 @@ from zoo.errors import InputError, nearest, shorten
 from zoo.files import read_text, shortest
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.reader import LOCAL, SHIPPED, find_recipe, read_recipe, shown
-from zoo.recipe.tree import MAX_BYTES, read_file
+from zoo.recipe.tree import read_file
 from zoo.registry import Description
 from zoo.runs.card import read_card
 
@@ -231,7 +231,7 @@ def _recipe(file: Path) -> Row:
 
 def _first_comment(file: Path) -> str:
     """The first line of a file's leading comment that is not a command; else that of its base."""
-    for line in read_text(file, MAX_BYTES).lstrip().splitlines():
+    for line in read_text(file).lstrip().splitlines():
         if not line.startswith("#"):
             break
         comment = line.lstrip("# ").rstrip()

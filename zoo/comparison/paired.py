@@ -28,7 +28,7 @@ from zoo.evaluation.measurement import Units
 
 RATE = "accuracy"
 FEWEST_SEEDS = 3
-"""Of two seeds the interval reaches 9 standard deviations to each side."""
+"""Seeds for an interval over them: that of two seeds reaches 9 standard deviations to each side."""
 SCORES = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
 """For each measure with scores of each unit: their columns in `Units`, and the sizes of the units."""
 
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Basis:
-    """What all intervals of a protocol are over."""
+    """The sources of variation that all intervals of a protocol are over."""
 
     seeds: bool
     units: bool

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from zoo.console import command
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
@@ -168,10 +168,6 @@ def training_speed(file: Path) -> float | None:
     return statistics.median(finite) if finite else None
 
 
-def command(words: Sequence[str]) -> str:
-    return shlex.join(["python", "-m", "zoo", *words])
-
-
 def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
     """The words that choose protocols and lengths."""
     chosen = ["--protocol", ",".join(protocols)] if protocols else []
@@ -181,4 +177,4 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
 def evaluate_command(
     paths: Sequence[str], protocols: Sequence[str] | None = None, lengths: Sequence[int] | None = None
 ) -> str:
-    return command(["evaluate", *paths, *options(protocols, lengths)])
+    return command("evaluate", *paths, *options(protocols, lengths))

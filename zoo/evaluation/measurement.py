@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 TOO_FEW = "too few different examples to hold any out"
 """The reason why training may have seen the scored examples."""
@@ -60,16 +60,6 @@ class Units(_Model):
     tokens: list[Count] | None = None
     bytes: list[Count] | None = None
     scores: list[Number] | None = None
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Units:
-        columns = self.columns()
-        names = columns.keys() - {"bytes"}
-        if names not in ({"scores"}, {"documents", "nats", "tokens"}, {"blocks", "nats", "tokens"}):
-            raise ValueError(f"units of {sorted(columns)}")
-        if len({len(column) for column in columns.values()}) != 1:
-            raise ValueError("columns of different lengths")
-        return self
 
     def columns(self) -> dict[str, list[Any]]:
         return self.model_dump(exclude_none=True)
@@ -159,13 +149,6 @@ class Measurement(_Model):
     """One sentence about the protocol."""
     rows: list[Row]
     """By length, ascending; one for each."""
-
-    @model_validator(mode="after")
-    def _has_each_length_once(self) -> Measurement:
-        lengths = [row.length for row in self.rows]
-        if lengths != sorted(set(lengths)):
-            raise ValueError("rows are not by length, one for each")
-        return self
 
     @property
     def identity(self) -> str:

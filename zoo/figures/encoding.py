@@ -22,7 +22,7 @@ from zoo.recipe.encoding import changed_label, check_encoding
 from zoo.recipe.tree import dotted
 
 PAIRS = 4 * 1024**2
-"""Of tokens, times heads: the largest figure."""
+"""Pairs of tokens, times heads, of the largest figure."""
 LAYERS = 8
 """Enough for the patterns of `interleave`."""
 FIXED = "angles"

@@ -143,7 +143,7 @@ def _above(values: np.ndarray, depth: float) -> tuple[float | None, float | None
 
 
 def _by_distance(table: np.ndarray, trained: int) -> np.ndarray:
-    """Of a table [B,H,T,T] the mean over the last queries at each distance, [B,H,N].
+    """The mean of a table [B,H,T,T] over the last queries at each distance, [B,H,N].
 
     The queries are half as many as the trained length; the distances are those that all of them have.
     """

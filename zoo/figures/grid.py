@@ -18,11 +18,11 @@ from zoo.figures.style import CAPTION, INK, RC, content
 ACROSS = 4
 """Panels in a row; as many as there are encodings or runs, if these are more."""
 WIDTH, HEIGHT, HEAD = 3.9, 3.2, 0.3
-"""Of a panel with title and caption, and of a line of the figure's title, in inches."""
+"""Size of a panel with title and caption, and height of a line of the figure's title, in inches."""
 LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
-"""Around the axes of a panel, in inches: all axes of a figure are of one size."""
+"""Space around the axes of a panel, in inches: all axes of a figure are of one size."""
 CHARACTERS, LINE, INDENT = 66, 8.1, -42
-"""Of a line of a caption; its height and where it begins left of the axes, in points."""
+"""Length of a line of a caption; its height and its distance left of the axes, in points."""
 LABEL = 42
 """Characters of a label."""
 
@@ -40,7 +40,7 @@ class Panel:
     data: Data
     draw: Callable[[Axes, Data], None]
     color: str = INK
-    """Of its encoding."""
+    """The colour of its encoding."""
 
 
 Columns = Mapping[str, Sequence[Panel]]

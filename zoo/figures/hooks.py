@@ -39,7 +39,7 @@ class Layer:
 
     @cached_property
     def contexts(self) -> list[AttentionContext]:
-        """Of each encoding, at its own positions in evaluation."""
+        """The context of each encoding, at its own positions in evaluation."""
         ids = torch.arange(self.length)
         places = [one.positions(ids, 1) if one.uses("positions") else ids for one in self.encodings]
         return [AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids) for pos in places]

@@ -16,7 +16,7 @@ from zoo.figures.style import FAINT
 
 DASHED = ("-", "--", "-.", ":")
 ZERO = 0.5
-"""Where position 0 stands on a logarithmic axis."""
+"""Place of position 0 on a logarithmic axis."""
 Data = Mapping[str, Any]
 
 

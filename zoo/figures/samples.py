@@ -17,7 +17,7 @@ from zoo.evaluation.protocols.protocol import end_of_encoding
 from zoo.tasks.task import Task
 
 TIMES = (1, 2, 4)
-"""Of the trained length: the lengths that are drawn by default."""
+"""Multiples of the trained length that are drawn by default."""
 LONGEST = 4096
 """Tokens of a sequence by default."""
 PAIRS, FEWEST, MOST = 2**23, 4, 48

@@ -52,7 +52,7 @@ METADATA = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-"""Of files: nothing that depends on the day."""
+"""Metadata of files, without anything that depends on the day."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 POINTS = 1000
-"""Of a line; a longer one is drawn as the means of this many groups of neighbours."""
+"""Points of a line at most; a longer one is drawn as the means of this many groups of neighbours."""
 KINDS = {
     "train/loss": "training loss (nats)",
     "val/loss": "validation loss (nats)",

@@ -27,7 +27,7 @@ from zoo.recipe.tree import (
 from zoo.recipe.validation import validate
 
 LOCAL, SHIPPED = Path("recipes"), Path(__file__).parent / "shipped"
-"""Where recipes are found by name: in the working directory, and those that come with the zoo."""
+"""Folders in which recipes are found by name: the user's, in the working directory, and the zoo's."""
 
 Sets = Sequence[str] | Mapping[str, Any]
 """Changes to a recipe: `key=value` texts as of `--set`, or a mapping of (dotted) keys to values."""

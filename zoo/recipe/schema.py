@@ -67,7 +67,7 @@ class Temperature(Section):
     name: Literal["temperature"] = "temperature"
     """The kind of scale."""
     scale: Annotated[Number, Field(ge=0)] = 0.1
-    """How fast the logits grow."""
+    """Factor of the growth of the logits."""
     length: Positive = 8192
     """Positions after which they grow by the first step, in tokens."""
     heads: ScaledHeads = "all"
@@ -121,8 +121,8 @@ class ModelConfig(Section):
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """Normalisation of each sub-layer."""
     norm_position: Literal["pre", "post", "output", "both"] = "pre"
-    """What is normalised: the input of a sub-layer (pre), its output before it is added to the input (output,
-    as in OLMo 2), input and output (both, as in Gemma 3), or the sum (post, as in BERT)."""
+    """Normalise the input of a sub-layer (pre), its output before it is added to the input (output, as in
+    OLMo 2), input and output (both, as in Gemma 3), or the sum (post, as in BERT)."""
     first_norm: Flag = True
     """Whether the input of the first layer's attention is normalised; ModernBERT does not."""
     norm_eps: Annotated[Number, Field(gt=0, lt=1)] | None = None

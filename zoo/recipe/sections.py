@@ -107,7 +107,7 @@ class EvaluateConfig(Section):
     """Tokens of text scored at each length; no length may be longer. null: 262144, and at the end of `fit` no
     more than 16384 or, if that is more, a quarter of the trained tokens."""
     max_tokens_per_document: Positive | None = None
-    """Of each document the first so many tokens are scored, so that several long documents count within
+    """Number of tokens at the beginning of each document that are scored, so that several count within
     evaluate.max_tokens; end tokens are then not targets. null: documents are whole."""
     samples: Positive = 1024
     """Generated sequences scored at each length."""

@@ -35,12 +35,6 @@ def _precision(value: object) -> object:
     return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
 
 
-def _strategy(value: object) -> object:
-    if value == "fsdp":
-        raise ValueError("fsdp was removed, as it was never tested on several GPUs; use ddp")
-    return value
-
-
 class TrainerConfig(Section):
     """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
 
@@ -54,11 +48,9 @@ class TrainerConfig(Section):
     """Number of devices per node, a list of their indices, -1 for all, or auto."""
     num_nodes: Annotated[Positive, Affects("rounding")] = 1
     """Number of machines."""
-    strategy: Annotated[
-        Literal["auto", "ddp", "ddp_find_unused_parameters_true"],
-        BeforeValidator(_strategy),
-        Affects("rounding"),
-    ] = "auto"
+    strategy: Annotated[Literal["auto", "ddp", "ddp_find_unused_parameters_true"], Affects("rounding")] = (
+        "auto"
+    )
     """Division of the batch among devices, each with the whole model. auto: ddp on several devices."""
     precision: Annotated[
         Literal[

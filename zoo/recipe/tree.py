@@ -24,7 +24,6 @@ KeyPath = tuple[str | int, ...]
 NAMED = (("model", "encoding"), ("task",))
 """Text at these keys is short for a mapping with that name. A recipe that chooses another encoding or task
 does not inherit the options of the base's."""
-MAX_BYTES = 256 << 10
 
 
 @dataclass
@@ -143,7 +142,7 @@ def read_file(path: str | Path) -> Tree:
         InputError: the file cannot be read as one mapping; lists every duplicate key and unreadable value.
     """
     shown = os.path.normpath(path)
-    values, places = _read(read_text(Path(shown), MAX_BYTES), lambda line: f"{shown}:{line}")
+    values, places = _read(read_text(Path(shown)), lambda line: f"{shown}:{line}")
     if not isinstance(values, dict):
         what = "the file is empty" if values is None else f"this is {describe_value(values)}"
         raise InputError(Problem(f"{what}; a recipe is a mapping of keys", where=f"{shown}:1"))

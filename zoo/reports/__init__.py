@@ -1,1 +1,1 @@
-"""What runs gave, for a reader: one run or several, as tables, plots and a page."""
+"""Results of one run or several as tables, plots and a page."""

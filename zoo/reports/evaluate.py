@@ -18,8 +18,8 @@ from typing import Any
 import pandas as pd
 
 from zoo.comparison.frame import MEASURES
-from zoo.comparison.runs import command, options
-from zoo.console import table
+from zoo.comparison.runs import options
+from zoo.console import command, table
 from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, flat_rows, merged
@@ -71,9 +71,9 @@ def evaluate(
             measured += own
     except KeyboardInterrupt:
         rest = [path for path in paths if path not in done] or paths
-        words = ["evaluate", *map(str, rest), *options(protocols, lengths)]
+        words = ["evaluate", *rest, *options(protocols, lengths)]
         words += [word for one in sets for word in ("--set", one)] + (["--data", data] if data else [])
-        again = command([*words, *["--devices", str(devices)] * (devices > 1)])
+        again = command(*words, *["--devices", devices] * (devices > 1))
         kept = f"what was measured is kept in {', '.join(folders)}" if folders else "nothing was written"
         raise KeyboardInterrupt(f"interrupted; {kept}; measure the rest: {again}") from None
     rows = flat_rows(measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoo.comparison.runs import command
+from zoo.console import command
 from zoo.evaluation.measurement import merged
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
@@ -24,7 +24,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
             if trained.measurements:
                 show_results(trained.folder, merged(trained.measurements))
         except OSError as error:  # a full disk
-            evaluate = command(["evaluate", str(trained.folder)])
+            evaluate = command("evaluate", trained.folder)
             error.add_note(f"The run is trained and saved; measure it: {evaluate}")
             raise
         print(*trained.closing, sep="\n", flush=True)

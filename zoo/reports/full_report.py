@@ -8,9 +8,9 @@ from pathlib import Path
 
 from zoo.comparison.caveats import of_runs
 from zoo.comparison.frame import Results
-from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
+from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
-from zoo.console import waiting
+from zoo.console import command, waiting
 from zoo.errors import InputError
 from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
@@ -24,7 +24,6 @@ LONGEST = 256
 """Tokens at which encodings of models that were trained on more are drawn as trained."""
 HEAD = 2000
 """Characters in which a page of the zoo names its generator."""
-MAX_BYTES = 1 << 20
 
 
 def report(
@@ -48,8 +47,8 @@ def report(
     _validate_out(out)
     with waiting("reading the runs"):
         runs = read_runs(paths, evaluated=False)
-        words = ["report", *map(str, paths), *(["--out", str(out)] if out != OUT else [])]
-        made = replace(_results(runs, force), command=command(words + ["--force"] * force))
+        words = ["report", *paths, *(["--out", out] if out != OUT else []), *["--force"] * force]
+        made = replace(_results(runs, force), command=command(*words))
     with waiting("writing samples"):
         samples = [*_samples(runs, prompt, sample_tokens)]
     sections = [
@@ -134,7 +133,7 @@ def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:
         yield Table(*differences_table(runs, found), "Keys at which the runs differ")
     for run in runs:
         for name, file in (("Recipe", RECIPE), ("Card", CARD)):
-            yield Folded(f"{name} of {run.path}", [Code(read_text(Path(run.path) / file, MAX_BYTES))])
+            yield Folded(f"{name} of {run.path}", [Code(read_text(Path(run.path) / file))])
 
 
 def _validate_out(out: Path) -> None:

@@ -15,8 +15,9 @@ from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import UNKNOWN, RunInfo, command, evaluate_command, options, read_runs, run_info
+from zoo.comparison.runs import UNKNOWN, RunInfo, evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
+from zoo.console import command
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement
 from zoo.files import shortest
@@ -136,7 +137,7 @@ def build(
         return Report(
             title, results, table, costs(results, table), about, tuple(found),
             verdict(table, subject="model"),
-            command=command(words), subject="model",
+            command=command(*words), subject="model",
         )  # fmt: skip
     refused = differences(runs)
     if refused and not force:
@@ -156,7 +157,7 @@ def build(
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
         costs(results, table), about_runs(runs), tuple(found), verdict(table, refused=len(refused)),
-        tuple(map(str, refused)), command(words),
+        tuple(map(str, refused)), command(*words),
     )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
     if keys:
         lines[0] += " they differ in more than the encoding and the seed"
         pair = [runs[0] for _, runs in keys[0].values[:2]]
-        lines.append(f"see all differences between two of them: {command(['compare', '--diff', *pair])}")
+        lines.append(f"see all differences between two of them: {command('compare', '--diff', *pair)}")
     if any(one.key == TOKENIZER for one in keys):
         lines.append("compare them as models, in bits per byte of the same documents: --models")
     lines.append("compare them nevertheless, marked on every output: --force")

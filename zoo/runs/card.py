@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 from contextlib import suppress
@@ -125,7 +124,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         InputError: it is missing, cannot be read, or is not a card.
     """
     file = folder / CARD
-    if not os.path.lexists(file):
+    if not file.exists():
         raise InputError(Problem("the run's card is missing", where=str(file)))
     advice = "; restore it, or move the run away"
     card = read_json(file, advice=advice)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -17,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from zoo.console import command
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, recipe_of_run
@@ -193,18 +193,19 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
     step = last_other_rate(config, done, old, new)
     if step is None:
         return None
-    fit = f"python -m zoo fit --recipe {shlex.quote(str(folder / RECIPE))}"
+    again = ["fit", "--recipe", folder / RECIPE]
+    rest = command(*again, "--set", f"init_from={folder}", "--set", f"{MAX_STEPS}={max(1, new - done)}")
+    anew = command(*again, "--set", "optimizer.schedule=wsd", "--set", f"{MAX_STEPS}={new}")
     then, now = (config.lr * lr_factor(config, step, steps) for steps in (old, new))
     lines = [
         f"the run has done {done} of {old} steps at learning rates that {new} steps do not have (schedule "
         f"{config.schedule}, step {step + 1}: {then:.3g}, and {now:.3g} where trainer.max_steps is {new})",
-        f"train on from its weights, with a schedule of its own: "
-        f"{fit} --set {shlex.quote(f'init_from={folder}')} --set {MAX_STEPS}={max(1, new - done)}",
+        f"train on from its weights, with a schedule of its own: {rest}",
         f"or train anew with a schedule that can be extended until its rate falls (wsd; constant: always): "
-        f"{fit} --set optimizer.schedule=wsd --set {MAX_STEPS}={new}",
+        f"{anew}",
     ]
     if done < old:
-        finish = f"{fit} --out {shlex.quote(str(folder))} --resume"
+        finish = command(*again, "--out", folder, "--resume")
         lines.insert(1, f"finish it as it is, with {MAX_STEPS}={old}: {finish}")
     return Problem("\n  ".join(lines), key=MAX_STEPS, where=str(folder))
 

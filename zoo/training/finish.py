@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
+from zoo.console import command
 from zoo.data.source import DataSource
 from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measure import limits_of_evaluation
@@ -65,15 +64,14 @@ def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement],
         lines = [f"stopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}"]
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
-    evaluate = ["python", "-m", "zoo", "evaluate", str(folder)]
     if recipe.evaluate.max_tokens is None and any(one.targets.text for one in measurements):
         available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
         if most < available:
-            command = shlex.join([*evaluate, *plugins])
-            lines.append(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
+            again = command("evaluate", folder, *plugins)
+            lines.append(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {again}")
     trained_length, limit = recipe.data.sequence_length, run.task.model.encoding.max_length
     lengths = [trained_length * 2**i for i in range(5) if limit is None or trained_length * 2**i <= limit]
     if len(lengths) > 1:
-        command = shlex.join([*evaluate, "--lengths", ",".join(map(str, lengths)), *plugins])
-        lines.append(f"look further: {command}")
+        further = command("evaluate", folder, "--lengths", ",".join(map(str, lengths)), *plugins)
+        lines.append(f"look further: {further}")
     return measurements, lines

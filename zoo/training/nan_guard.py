@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from zoo.console import command
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
 from zoo.tasks.task import Task
@@ -93,17 +93,17 @@ def _advice(run: TrainingRun) -> str:
     anomaly = "trainer.detect_anomaly=true names the operation, slowly"
     if not run.saved_at:
         return f"No checkpoint was written. Start anew: {helps}; {anomaly}"
-    again = ["python", "-m", "zoo", "fit", "--recipe", str(run.folder / RECIPE)]
-    again += ["--set", f"init_from={run.folder}", "--set", "optimizer.lr=..."]
+    sets = ["--set", f"init_from={run.folder}", "--set", "optimizer.lr=..."]
+    again = command("fit", "--recipe", run.folder / RECIPE, *sets)
     return (
         f"The last checkpoint is of step {run.saved_at} and is sound. With --resume it comes to the "
-        f"same step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: "
+        f"same step again ({anomaly}); start another run from its weights ({again}) or anew: "
         f"{helps}"
     )
 
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether every element is; waits for the device once."""
+    """Whether every element is finite; waits for the device once."""
     # The norm is faster than isfinite; a value too large to be squared counts as not finite.
     return bool(torch.nn.utils.get_total_norm([*tensors]).isfinite())
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from zoo.console import command
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.measurement import Measurement
@@ -116,9 +115,8 @@ class TrainingRun:
     @property
     def how_to_continue(self) -> str:
         """The command that continues the run."""
-        recipe, out = (shlex.quote(str(path)) for path in (self.folder / RECIPE, self.folder))
-        command = f"python -m zoo fit --recipe {recipe} --out {out} --resume"
-        return f"{'continue' if self.saved_at else 'begin again'}: {command}"
+        again = command("fit", "--recipe", self.folder / RECIPE, "--out", self.folder, "--resume")
+        return f"{'continue' if self.saved_at else 'begin again'}: {again}"
 
 
 def find_start(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> TrainingRun:
@@ -172,11 +170,11 @@ def _resume_point(
     for a run of another recipe, `stored` in its folder or in its checkpoint.
     """
     checkpoint, content, recipes = folder / LAST, None, {folder / RECIPE: stored}
-    if os.path.lexists(checkpoint):
+    if checkpoint.exists():
         content = read_checkpoint(checkpoint)
         recipes[checkpoint] = stored = content["hyper_parameters"]["recipe"]
     # A card of no steps is written before the first step. A new start would overwrite a run of more.
-    elif os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
+    elif (folder / CARD).exists() and read_card(folder)["steps"]:
         raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
     for where, one in recipes.items():
         validate_same_recipe(one, recipe, where)

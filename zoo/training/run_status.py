@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
+from zoo.console import command
 from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process, may_set_handlers
@@ -175,8 +175,7 @@ class RunStatus(Callback):
         if known or not (run and run.begun):
             return error
         if self.is_trained:
-            evaluate = shlex.join(["python", "-m", "zoo", "evaluate", str(run.folder)])
-            error.add_note(f"The run is trained and saved; measure it: {evaluate}")
+            error.add_note(f"The run is trained and saved; measure it: {command('evaluate', run.folder)}")
             return error
         state = "No checkpoint was written"
         if run.saved_at:

@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.absolute.learned import Learned
 from zoo.encodings.absolute.sinusoidal import Sinusoidal
-from zoo.errors import InputError
 
 E = 48
 
@@ -76,16 +75,6 @@ def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
     model = model_of({"name": "learned", "table_length": 24}, length=16)
     assert model.encoding.max_length == 24
     assert model(tokens(1, 24)).isfinite().all()
-
-
-def test_a_table_has_at_least_the_trained_length(model_of):
-    with pytest.raises(InputError, match="table_length 8 is shorter than the trained length 17"):
-        model_of({"name": "learned", "table_length": 8})
-
-
-def test_sinusoidal_needs_an_even_width(model_of):
-    with pytest.raises(InputError, match="even d_model, not 15"):
-        model_of("sinusoidal", d_model=15, num_heads=3)
 
 
 def test_without_positions_an_encoder_knows_no_order(model_of, tokens):

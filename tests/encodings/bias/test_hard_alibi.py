@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.bias.hard_alibi import HardALiBi
 from zoo.encodings.context import AttentionContext
-from zoo.errors import InputError
 
 HEADS, LENGTH = 6, 15
 
@@ -38,8 +37,3 @@ def test_without_masked_heads_it_is_none(kind, model_of, tokens, agree):
 def test_half_of_the_heads_are_masked_by_default(size_of):
     farthest = HardALiBi(size_of(d_model=64, num_heads=16)).farthest
     assert farthest.tolist() == [*range(8), *[math.inf] * 8]
-
-
-def test_more_masked_heads_than_heads_are_refused(model_of):
-    with pytest.raises(InputError, match=f"masked is 7, but the model has {HEADS} heads"):
-        model_of({"name": "hard_alibi", "masked": 7})

@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.bias.sandwich import Sandwich
 from zoo.encodings.context import AttentionContext
-from zoo.errors import InputError
 
 LENGTH = 24
 
@@ -45,11 +44,3 @@ def test_attention_is_that_of_the_published_formula(size_of, agree):
     agree(
         (scores + bias).softmax(-1), expected, encoding="sandwich", against="attention weights of the paper"
     )
-
-
-def test_an_odd_width_is_refused(model_of):
-    for dim in (0, 7, -2):
-        with pytest.raises(
-            InputError, match=f"encoding 'sandwich': dim must be even and at least 2, not {dim}"
-        ):
-            model_of({"name": "sandwich", "dim": dim})

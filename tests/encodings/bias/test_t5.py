@@ -5,7 +5,6 @@ import torch
 
 from zoo.encodings.bias.t5 import T5Bias
 from zoo.encodings.context import AttentionContext
-from zoo.errors import InputError
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -61,14 +60,3 @@ def test_one_table_serves_all_layers(model_of):
     assert [name for name, _ in model.named_parameters() if "encoding" in name] == [
         "encoding.slots.0.0.table"
     ]
-
-
-def test_impossible_options_are_refused(model_of):
-    for options, kind, message in (
-        ({"num_buckets": 1}, "decoder", "num_buckets must be even and leave two"),
-        ({"num_buckets": 2}, "encoder", "num_buckets must be even and leave two"),
-        ({"num_buckets": 9}, "encoder", "num_buckets must be even"),
-        ({"max_distance": 16}, "decoder", "max_distance must be above 16"),
-    ):
-        with pytest.raises(InputError, match=message):
-            model_of({"name": "t5", **options}, kind)

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from zoo.encodings.content.deberta import DeBERTa, log_buckets
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -113,14 +112,3 @@ def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets
     assert trained.sum() >= len(trained) - 1
     for length in (513, 1024, 2048):
         assert not (read(length) & ~trained).any(), f"at {length} tokens"
-
-
-def test_impossible_options_are_refused(model_of):
-    for options, message in (
-        ({"position_buckets": 2}, "position_buckets must be even and at least 4, not 2"),
-        ({"position_buckets": 7}, "position_buckets must be even and at least 4, not 7"),
-        ({"max_distance": 129}, "max_distance must be at least 130 with these buckets, not 129"),
-        ({"position_buckets": None, "max_distance": 0}, "max_distance must be at least 1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            model_of({"name": "deberta", **options})

@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.content.transformer_xl import TransformerXL
 from zoo.encodings.context import AttentionContext
-from zoo.errors import InputError
 
 B, H, T, D = 2, 6, 11, 8
 E = H * D
@@ -64,8 +63,3 @@ def test_the_equation_at_any_positions(causal, clamp, made, agree):
     got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
     expected = equation(encoding, q, k, pos, pos)
     agree(got, expected, encoding="transformer_xl", against="formula at positions between whole numbers")
-
-
-def test_it_needs_an_even_width(model_of):
-    with pytest.raises(InputError, match="transformer_xl needs an even d_model, not 45"):
-        model_of("transformer_xl", d_model=45, num_heads=5)

@@ -11,7 +11,6 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual import dape as module
 from zoo.encodings.contextual.dape import SLOPE
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -139,12 +138,6 @@ def test_scores_far_away_stay_in_float32(size_of):
     assert got.dtype == torch.float32
     assert got.min() == -2000.5
     assert torch.equal(got[0, :, 0], encoding.of.bias_table(context, 6)[:, 0])
-
-
-def test_an_encoding_that_does_more_than_add_a_bias_is_refused(model_of):
-    for of in ("rope", "sinusoidal", "shaw"):
-        with pytest.raises(InputError, match=f"encoding 'dape': '{of}' does more than add a bias"):
-            model_of(dape(of))
 
 
 @pytest.mark.parametrize("block", [0, 60], ids=["pair by pair", "12 pairs"])

@@ -24,7 +24,7 @@ def scores(encoding, q, k, x, **context):
 
 
 def test_every_channel_passes_the_gates_between_key_and_query(size_of, agree):
-    """Those of padding are open."""
+    """The gates of padding are open."""
     wall, x, (q, k) = wall_of(size_of()), torch.randn(B, T, E), torch.randn(2, B, H, T, D)
     keep = torch.ones(B, T, dtype=torch.bool)
     keep[1, 4:6] = False

@@ -7,7 +7,6 @@ import torch
 
 from zoo.contract.causality import decoded
 from zoo.encodings.stack import build_encoding
-from zoo.errors import InputError
 from zoo.models.cache import Cache
 
 B, T = 4, 12
@@ -111,15 +110,3 @@ def test_centred_it_needs_the_full_sequence(model_of, tokens):
     model = model_of(cape(centred=True))
     with pytest.raises(ValueError, match="run it without a cache"):
         model(tokens(1, 4), cache=Cache(model.num_layers))
-
-
-def test_impossible_specs_are_refused(model_of):
-    for spec, message in (
-        (cape("none"), "'none' reads no positions"),
-        (cape("learned"), "'learned' takes integer positions from 0 on only"),
-        (cape("t5"), "'t5' takes integer positions"),
-        (cape("shaw"), "'shaw' takes integer positions"),
-        (cape({"name": "randomized", "of": "rope"}), "'randomized' takes integer positions"),
-    ):
-        with pytest.raises(InputError, match=f"encoding 'cape': {message}"):
-            model_of(spec)

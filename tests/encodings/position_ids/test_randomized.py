@@ -201,14 +201,3 @@ def test_its_claims(size_of):
     )
     assert (drawn.relative, drawn.extrapolates) == (False, "policy")
     assert (plain.relative, plain.extrapolates) == (True, "no")
-
-
-def test_impossible_specs_are_refused(model_of):
-    for spec, message in (
-        (randomized("none"), "'none' reads no positions"),
-        (randomized(max_position=15), "max_position 15 is below the trained length 17"),
-        (randomized("sinusoidal", draw="layer"), "'sinusoidal' is met once, before the first layer"),
-        (randomized("t5", continuous=True), "'t5' takes integer positions from 0 on only"),
-    ):
-        with pytest.raises(InputError, match=f"encoding 'randomized': {message}"):
-            model_of(spec)

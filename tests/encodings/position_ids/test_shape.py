@@ -67,12 +67,3 @@ def test_a_learned_table_must_reach_the_largest_offset(model_of, tokens):
     assert model.encoding.max_length == 17
     # Where the offset is smaller there is more room.
     assert model.eval().encoding.max_length == 26
-
-
-def test_impossible_specs_are_refused(model_of):
-    for spec, message in (
-        (shape("none"), "'none' reads no positions"),
-        (shape("rope"), "'rope' is relative"),
-    ):
-        with pytest.raises(InputError, match=f"encoding 'shape': {message}"):
-            model_of(spec)

@@ -8,7 +8,6 @@ import torch
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
-from zoo.errors import InputError
 
 D, T = 16, 11
 POS = torch.arange(T)
@@ -84,30 +83,3 @@ def test_autocast_and_a_model_in_bf16_leave_the_angles_alone(scaling, rope):
         for got, right in zip(rope(**options).bfloat16().cos_sin(pos, pos), exact, strict=True):
             assert got.dtype == torch.float32
             assert torch.equal(got, right)
-
-
-REFUSED = (
-    ({"partial": 0.4}, "rope rotates pairs: 0.4 of a head of width 8 is 3, not an even number"),
-    ({"factor": 4.0}, "factor does nothing with scaling none: it is for linear"),
-    ({"original_length": 64}, "original_length does nothing with scaling none: it is for dynamic_ntk"),
-    (
-        {"beta_fast": 8.0, "scaling": "linear", "factor": 2.0},
-        "beta_fast does nothing with scaling linear",
-    ),
-    ({"long_factor": [1.0] * 4, "scaling": "llama3"}, "long_factor does nothing with scaling llama3"),
-    ({"original_length": 0, "scaling": "yarn"}, "original_length is in tokens, at least 2, not 0"),
-    ({"partial": 0.25, "scaling": "ntk"}, "scaling ntk needs two pairs"),
-    ({"partial": 0.25, "scaling": "dynamic_ntk"}, "scaling dynamic_ntk needs two pairs"),
-    ({"beta_fast": 1.0, "scaling": "yarn"}, "both above 0, not 1.0 and 1.0"),
-    ({"high_freq_factor": 0.5, "scaling": "llama3"}, "both above 0, not 1.0 and 0.5"),
-    (
-        {"long_factor": [1.0], "scaling": "longrope"},
-        "long_factor lists a divisor for each of the 4",
-    ),
-)
-
-
-def test_contradicting_options_are_refused(model_of):
-    for options, message in REFUSED:
-        with pytest.raises(InputError, match=message):
-            model_of({"name": "rope", **options})

@@ -117,8 +117,3 @@ def test_the_gradients_of_the_longest_sequence_are_finite(size):
 def test_positions_far_apart_stay_finite(size):
     pos, (q, k) = torch.arange(T) * 10_000, heads()
     assert scores(XPos(size), q, k, pos).isfinite().all()
-
-
-def test_an_odd_head_width_is_refused(size_of):
-    with pytest.raises(ValueError, match="a head of width 5 is not an even number"):
-        XPos(size_of(d_model=20, num_heads=4))

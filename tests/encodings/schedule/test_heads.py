@@ -187,40 +187,6 @@ def test_grouped_keys(model_of, tokens):
 # What cannot be.
 
 
-def test_an_encoding_of_all_heads_is_refused(model_of):
-    for of, hook in (("sinusoidal", "embed"), ({"name": "randomized", "of": "rope"}, "positions")):
-        with pytest.raises(InputError, match=rf"acts on all heads \(it uses {hook}\)"):
-            model_of(heads("rope", of))
-
-
-@pytest.mark.parametrize(
-    ("of", "counts", "message"),
-    [
-        (["rope", "none"], [2, 3], r"counts \[2, 3\] share out 5 heads among 2 encodings, but there are 6"),
-        (["rope", "none"], [2, 2, 2], "share out 6 heads among 3 encodings, but there are 6 heads and 2"),
-        (
-            ["rope", "none", "t5", "alibi"],
-            None,
-            "6 heads have no equal shares for 4 encodings: give `counts`",
-        ),
-        (["rope", "none", "xpos", "alibi"] * 2, None, "6 heads have no equal shares for 8 encodings"),
-    ],
-)
-def test_shares_that_do_not_add_up(of, counts, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of(heads(*of, counts=counts))
-
-
-def test_two_that_replace_the_softmax(model_of):
-    with pytest.raises(InputError, match="'heads' and 'sink' cannot be combined"):
-        model_of([heads("none", "entmax"), "sink"])
-
-
-def test_one_that_rotates_beside_it(model_of):
-    with pytest.raises(InputError, match="'heads' and 'rope' cannot be combined"):
-        model_of([heads("none", "rope"), "rope"])
-
-
 def test_a_fault_in_it_is_reported_with_its_key(recipe):
     for options, problem in (
         ("of: [rope, nonne]", r"encoding\.of\.1: no encoding 'nonne'; did you mean 'none'"),

@@ -44,11 +44,6 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
 
-def test_a_pattern_longer_than_the_model_is_refused(model_of):
-    with pytest.raises(InputError, match="pattern has 4 entries but num_layers is 2; the last 2 are unused"):
-        model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2)
-
-
 def test_only_what_a_layer_uses_is_kept(model_of, tokens):
     model = model_of(interleave("shaw", "t5"), num_layers=4)
     kept = [name for name in model.state_dict() if name.startswith("encoding.")]

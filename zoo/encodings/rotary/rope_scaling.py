@@ -1,4 +1,4 @@
-"""How the frequencies of RoPE are changed so that a trained model can read longer sequences."""
+"""Changes of the frequencies of RoPE so that a trained model can read longer sequences."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Scaling:
         return math.sqrt(1 + math.log(self.factor) / math.log(self.full_length))
 
     def _yarn_ramp(self) -> Tensor:
-        """How far each pair is interpolated: 0 for the fast ones, 1 for the slow ones, linear between."""
+        """Share of interpolation of each pair: 0 for the fast ones, 1 for the slow ones, linear between."""
 
         def pair(turns: float) -> float:
             """The pair, not rounded, that turns so many times in the original length."""

@@ -20,7 +20,7 @@ from zoo import registry
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
 from zoo.evaluation.store import read_measurements
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "results.py"
 STUDY = {
     "base": "recipes/base/flip_flop.yaml",

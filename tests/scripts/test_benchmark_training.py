@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 SMALL = ("model.num_layers=1", "data.documents=12", "data.words=60", "data.vocab_size=300",

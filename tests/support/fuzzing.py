@@ -1,4 +1,4 @@
-"""How much is fuzzed, and from which seed: a new one each day.
+"""The number of fuzzed cases, and their seed: a new one each day.
 
 The environment variable ZOO_FUZZ multiplies the counts; ZOO_FUZZ_SEED repeats the cases of another day.
 """

@@ -14,7 +14,7 @@ import yaml
 from run_files import assert_same, logged, saved, settings
 from torch.distributed import TCPStore
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TIMED = ("train/tokens_per_second", "train/peak_memory_mb", "tokens_per_second", "peak_memory_mb")
 
 

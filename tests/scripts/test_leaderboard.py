@@ -23,7 +23,7 @@ from board.pairs import Estimate, differences_table
 from board.scores import interquartile_mean, task_board
 from board.sentences import filled, problems
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
 STORED = RESULTS / "max_index" / "measurements"
 COPY = RESULTS / "copy" / "measurements"
@@ -112,7 +112,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean():
 
 
 def test_a_score_is_the_mean_above_the_floor(pages):
-    """Of copy, the only task on the board: a length that cannot be read scores 0, and so does one below."""
+    """With copy alone on the board: a length that cannot be read scores 0, and so does one below."""
     page = (pages / "leaderboard.md").read_text().partition("## Decoders on tasks")[2]
     floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["token_accuracy"]
     found, learned = cells(page, "score"), cells(page, "seeds learned")
