@@ -4,8 +4,8 @@
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
     python scripts/leaderboard.py --floors         # simulate the strategies that do not do a task
 
-A page has what is stored, and lists the missing entries. Nothing is computed again: run `scripts/results.py`
-to measure more.
+A page has the stored entries, and lists the missing ones. Nothing is computed again: run
+`scripts/results.py` to measure more.
 """
 
 from __future__ import annotations

@@ -324,7 +324,7 @@ def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True, shown_a
 
     Args:
         changed: also the evaluations with a changed encoding.
-        shown_alone: of the study and its readings, only what it shows.
+        shown_alone: of the study and its readings, only the one that is shown.
     """
     for entry in entries:
         if entry.file.exists():

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from zoo.tasks import build as build
     from zoo.tasks.task import Task as Task
 
-# Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
+# Imported when first asked for: `zoo --help` must not wait for torch, nor a command for a module without use.
 _MODULES = {
     "zoo.data": ["Dataset"],
     "zoo.data.algorithmic": ["Algorithmic"],

@@ -44,8 +44,8 @@ def atomic_folder(folder: Path, resumable: bool = False) -> Iterator[Path]:
     """A temporary folder that is flushed and renamed to `folder` after the block, and removed after an error.
 
     Args:
-        resumable: the temporary folder stays after any error but InputError, and the next process goes on
-            with it. The caller holds a lock.
+        resumable: the temporary folder stays after any error but InputError, and the next process
+            continues with it. The caller holds a lock.
 
     Raises InputError if it cannot be made, OSError if its content does not fit.
     """

@@ -127,7 +127,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module, precision: str) -
 
 
 def weight_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
-    """The matrices of linear maps, those that an encoding declares among them, and the token embedding."""
+    """The matrices of linear maps, with those of encodings, and the token embedding."""
     for name, module in model.named_modules():
         # The embedding of an encoding is a table by position or distance.
         embedding = isinstance(module, nn.Embedding) and not name.startswith("encoding.")

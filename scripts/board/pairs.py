@@ -1,4 +1,4 @@
-"""Entries of a study beside those of another one that differs in a single setting: paired differences."""
+"""Entries of a study and those of another one that differs in a single setting: paired differences."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
     options.
 
     Raises:
-        InputError: another dataset than the generated one of the run, a tokenizer that is missing, or there
-            is no such text.
+        InputError: another dataset than the generated one of the run, a tokenizer or a text that is
+            missing.
     """
     recipe = run.task.recipe
     own = recipe.as_dict()["data"]

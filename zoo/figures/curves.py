@@ -30,7 +30,7 @@ HIGHEST = 1.5
 RATE = (-0.03, 1.03)
 TICKS = 8
 WIDEST, LABEL = 21, 60
-"""Characters of a label beside which there is room for a second panel, and of any label."""
+"""Characters of a label that leaves room for a second panel, and of any label."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def _above(values: np.ndarray, depth: float) -> tuple[float | None, float | None
 def _by_distance(table: np.ndarray, trained: int) -> np.ndarray:
     """The mean of a table [B,H,T,T] over the last queries at each distance, [B,H,N].
 
-    The queries are half as many as the trained length; the distances are those that all of them have.
+    The queries are half as many as the trained length; the distances are those of every query.
     """
     length = table.shape[-1]
     last = max(1, min(trained, length) // 2)

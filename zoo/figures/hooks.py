@@ -78,7 +78,7 @@ class Layer:
         return x, self._heads(x, generator), self._heads(y, generator)
 
     def reading(self, x: Tensor) -> list[AttentionContext]:
-        """The contexts with what each encoding reads from x [B,T,E]."""
+        """The contexts with the features that each encoding reads from x [B,T,E]."""
         pairs = zip(self.contexts, self.view.read(x), strict=True)
         return [replace(context, features=one, shared={}) for context, one in pairs]
 

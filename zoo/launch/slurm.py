@@ -10,7 +10,7 @@ from zoo.launch.devices import number_of_devices
 from zoo.recipe.trainer import TrainerConfig
 
 SRUN = "srun --kill-on-bad-exit=1"
-"""The start of all processes of a job. Without the option, those that wait for a failed one wait for ever."""
+"""The start of all processes of a job. Without the option, the others wait for a failed one for ever."""
 
 
 def job_options(trainer: TrainerConfig) -> list[str]:

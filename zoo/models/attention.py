@@ -109,7 +109,7 @@ def encoded(
 
     Args:
         q_BHTD, k_BGSD, v_BGSD: of the new tokens; the cache has the earlier ones.
-        x_BTE: what they were projected from; None only if no encoding has features.
+        x_BTE: the source of their projections; None only if no encoding has features.
         contexts: one for each encoding of the layer.
 
     Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D], the terms.

@@ -113,7 +113,7 @@ class TemperatureScale(LogitScale):
 
     Llama 4 scales the queries of its layers without positions so, s = 0.1 and L = 8192 (`transformers`,
     `llama4`). Ministral 3 scales those of all layers; its code has floor(p / L). p counts the tokens
-    before the query in its sequence or document, without padding, whatever position an encoding gives it.
+    before the query in its sequence or document, without padding, at any position that an encoding gives it.
     """
 
     def __init__(self, scale: float, length: int):

@@ -1,6 +1,6 @@
 """Attention whose backward pass recomputes a block of queries at a time.
 
-Memory grows with the length and not with its square, whatever an encoding computes of a pair of tokens:
+Memory grows with the length and not with its square, for any function of a pair of tokens:
 gradient checkpointing (Chen et al. 2016, arXiv:1604.06174) by blocks of queries. `torch.utils.checkpoint` of
 each block keeps the gradients of its keys until all blocks are done, a tensor each; here every block adds to
 one. The blocks that see most keys come first, in both passes: the next ones fit into the memory they free.

@@ -89,7 +89,7 @@ class StandaloneEncoding(nn.Module):
         cache: Cache | None = None,
         tokens: Tensor | None = None,
     ) -> Tensor:
-        """Begin a forward pass: token vectors [B,T,E] to those that enter the first layer.
+        """Begin a forward pass: token vectors [B,T,E] to the input of the first layer.
 
         The arguments hold for all layers. Without them, and unless `needs_embed`, it changes nothing.
 
@@ -126,7 +126,7 @@ class StandaloneEncoding(nn.Module):
             q_BHTD, k_BGTD, v_BGTD: projections of the new tokens, not rotated. Query heads share key heads
                 where G is below H.
             layer: from 0.
-            x: [B,T,E], what they were projected from; encodings with gates or other features need it.
+            x: [B,T,E], the source of their projections; encodings with gates or other features need it.
             window: the number of tokens that a query sees on each side it looks to, itself included.
             scale: of the products, by default 1/sqrt(D).
 

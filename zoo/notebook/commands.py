@@ -71,7 +71,7 @@ def evaluate(
         sets: `key=value` changes to the recipes, as `model.encoding=rerope`.
         data: another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml).
         devices: the processes that share it, started by torchrun or SLURM.
-        checkpoints: "all": also those that `checkpoint.keep_every_n_steps` has kept.
+        checkpoints: "all": also the checkpoints of `checkpoint.keep_every_n_steps`.
 
     Returns: a row for each run, protocol and length, as in `lengths.json`.
     """

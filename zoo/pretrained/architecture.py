@@ -46,7 +46,7 @@ class MappedWeight:
         transposed: kept as [in, out], as in GPT-2.
         heads: where queries, keys and values lie together head by head, the number of heads: [H,3,D,...]
             there is [3,H,D,...] here.
-        offset: what is added to a gain that is kept as its distance from 1.
+        offset: the number added to a gain that is kept as its distance from 1.
         adds_row: it is the first, with the first row of the second added to each of its rows.
     """
 

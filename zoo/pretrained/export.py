@@ -126,7 +126,7 @@ def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _validate_for_hf(task: Task, path: Path) -> None:
-    """Raises InputError for a model that is no language model of `transformers`."""
+    """Raises InputError for a model that `transformers` has no language model for."""
     from zoo.pretrained.architectures import architecture_for
 
     architecture, why = architecture_for(_section(task))

@@ -201,7 +201,7 @@ class CheckpointConfig(Section):
     every_n_steps: Annotated[Positive, Affects("results")] = 1000
     """Optimizer steps between two checkpoints."""
     keep_every_n_steps: Annotated[Positive | None, Affects("results")] = None
-    """Steps between two checkpoints that are kept beside the last one, as checkpoints/step-N.ckpt, for
+    """Steps between two checkpoints that are kept besides the last one, as checkpoints/step-N.ckpt, for
     `evaluate RUN --checkpoints all`. null: none."""
 
 

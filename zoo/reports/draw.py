@@ -32,7 +32,7 @@ def draw_encodings(
     Args:
         what: see `read_specs`.
         out: a .png, .svg, .pdf or .html; by default a PNG with the names in the working folder.
-        panels: the keys of those that are drawn; by default all.
+        panels: the keys of the panels to draw; by default all.
         sizes: the fields of `zoo.figures.encoding.Sizes`.
     """
     check_suffix(out)

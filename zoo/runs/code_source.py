@@ -67,7 +67,7 @@ def compare_code(card: dict[str, Any] | None, path: Path) -> tuple[list[str], di
     Args:
         path: the run or checkpoint that the warnings name.
 
-    Returns: sentences on the classes that are missing, and the digests of those that have changed.
+    Returns: sentences on the classes that are missing, and the digests of the changed ones.
     """
     sources = recorded_sources(card)
     for text in describe_changes(sources) if is_first_process() else ():

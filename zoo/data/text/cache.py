@@ -3,7 +3,7 @@
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
 `TokenStream` for each split, and meta.json with the size of every other file. It is built under another
 name and renamed, so that it is complete; a lock lets one process build while others wait. The next process
-goes on with what a killed one has built.
+continues the work of a killed one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ BATCH = 4 << 20  # characters that are tokenized at once: bounds memory and feed
 TOKENS, DOCUMENTS = ".tokens", ".documents.npy"
 """Names of the two files of a split: its tokens, and where each document begins (int64)."""
 LENGTHS = ".lengths"
-"""Name of a file beside them while they are written: the tokens of each document (int64)."""
+"""Name of a file next to them while they are written: the tokens of each document (int64)."""
 
 
 def token_type(vocab_size: int) -> type[np.integer]:

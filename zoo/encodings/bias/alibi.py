@@ -20,7 +20,7 @@ class ALiBi(Encoding):
 
     Options:
         slopes: `official`: where H is not a power of two, those of the next lower one, then every second
-            slope of twice that; `geometric`: 2^(-8h/H) all the same; `harmonic`: 1/h, whatever H is, as in
+            slope of twice that; `geometric`: 2^(-8h/H) all the same; `harmonic`: 1/h for any H, as in
             NAPE (arXiv:2506.16640).
         form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
             of the heads look only back and half only forward, each half with its own set of slopes. Under

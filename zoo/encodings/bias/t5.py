@@ -24,8 +24,8 @@ class T5Bias(Encoding):
 
     T5 leaves its scores unscaled and trains with a step relative to the size of a parameter. Here scores are
     scaled by 1/sqrt(D), and a step of Adam moves a number by at most the learning rate: without a gain, a
-    short training ends before the bias is large enough to matter. The bias starts from N(0, 1/sqrt(E)),
-    whatever the gain. Checked against `transformers` (T5Attention) and `x_transformers`
+    short training ends before the bias is large enough to matter. The bias starts from N(0, 1/sqrt(E))
+    with any gain. Checked against `transformers` (T5Attention) and `x_transformers`
     (RelativePositionBias).
     """
 

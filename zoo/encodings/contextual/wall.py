@@ -17,7 +17,7 @@ BLOCK = 128
 
 @register("wall")
 class Wall(Encoding):
-    """Each token closes gates on what came before it, one for each channel of each head.
+    """Each token closes gates on the tokens before it, one for each channel of each head.
 
     score = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(D) with P_t = g_1 + ... + g_t and
     g_t = log sigmoid(W x_t + b), where x_t is the input of the attention layer. Each layer has its own gates.
@@ -27,8 +27,8 @@ class Wall(Encoding):
 
     It is the whole product, and so cannot be combined with an encoding that rotates. The gate of a whole head
     that the authors may add is `[wall, fox]`; their output gate belongs to their block. W is drawn from
-    N(0, 0.02). All of it is computed in float32. A token between key and query splits the gates into those
-    that the query passes and those that the key passes. Both products are at most 1, so neither overflows.
+    N(0, 0.02). All of it is computed in float32. A token between key and query splits the gates into the
+    query's and the key's. Both products are at most 1, so neither overflows.
     Gates of padding are open. A window hides keys but keeps their gates. Positions are not read. Checked
     against a loop over the formula and, with open gates, plain products; and once against `naive_wall_attn`
     of the authors' code (github.com/fla-org/flash-linear-attention, `ops/wall_attn/naive.py`).

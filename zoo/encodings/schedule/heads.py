@@ -69,7 +69,7 @@ class Heads(Encoding):
         biased = [part for part in of if part.uses("bias")]
         self.distance_only = bool(biased) and all(part.distance_only for part in biased)
         self.fused = all(part.fused for part in biased)
-        # Beside another encoding in a list; in one group there is no other.
+        # In a list with another encoding; in one group there is no other.
         self.lacks_offset = any(part.lacks_offset for part in of)
         self.needs_offset = any(part.needs_offset for part in of if part.uses("weights"))
         self.rotation_is_final = all(part.rotation_is_final for part in of if part.uses("rotate"))

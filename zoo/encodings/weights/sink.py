@@ -23,7 +23,7 @@ class Sink(Encoding):
         initial: where s starts.
         learned: whether s is learned. If not, `initial: 0` is the softmax off by one.
 
-    s is not scaled by `model.logit_scale`, and every query has it, whatever its window or documents. Order is
+    s is not scaled by `model.logit_scale`, and every query has it, with any window or documents. Order is
     not read: combine it with an encoding of positions. The softmax off by one is by Miller ("Attention is off
     by one", 2023). gpt-oss learns s, which starts at N(0, 0.02) in `transformers`. Checked against
     `eager_attention_forward` of `gpt_oss` in `transformers` and a loop over the formula.

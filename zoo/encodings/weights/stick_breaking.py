@@ -18,7 +18,7 @@ class StickBreaking(Encoding):
     many keys lie between, if those score low.
 
     Options:
-        remainder: whether the query's own value gets what is left of the stick. Without it nothing gets that,
+        remainder: whether the query's own value gets the rest of the stick. Without it nothing gets that,
             the weights of a query sum to less than one, and the first query attends to nothing.
 
     Logs are summed in float32, from the query back; published is `sb_ref.py` of

@@ -118,7 +118,7 @@ class Text:
         self.end = max(0, len(self._stream) - int(self.likelihood))
         self.size = min(self.end, self.max_tokens)
         self.start_token = start_token(task, source.tokenizer)
-        # The recipe's lengths keep the blocks of its own text the same, whatever lengths are asked for.
+        # The recipe's lengths keep the blocks of its own text the same for any lengths.
         asked = lengths if source.label else (*lengths, *config.lengths)
         longest = max((one for one in asked if one <= self.size), default=1)
         self.blocks = min(MAX_BLOCKS, self.size // longest)
