@@ -96,9 +96,9 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
     if one.missing:
-        ((most, times),) = Counter(one.missing.values()).most_common(1)
-        named = {name: counts for name, counts in one.missing.items() if counts != most or times <= BEST}
-        named |= {f"{times} encodings": most} if times > BEST else {}
+        ((usual, times),) = Counter(one.missing.values()).most_common(1)
+        named = {name: counts for name, counts in one.missing.items() if counts != usual or times <= BEST}
+        named |= {f"{times} encodings": usual} if times > BEST else {}
         counts = [f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items()]
         parts.append(f"Not measured yet: {', '.join(counts)}.")
     if one.is_task:
