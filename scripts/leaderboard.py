@@ -48,14 +48,18 @@ FURTHER = {
 }
 """Measures that have a table of their own in a study of a task."""
 FORMER = """\
-The studies on text have a learning rate of 3e-3 and weights with a standard deviation of 0.02. In
-[the setting that is chosen for text](settings.md) the eight encodings tried have a lower loss; all are to be
-measured again in it."""
+Text, masked text and max_index are still those of the former setting: weights with a standard deviation of
+0.02, and a learning rate that was not searched. They are to be measured again. In
+[the setting that is chosen for text](settings.md#text) all eight encodings tried have a lower loss."""
 NOTES = {
-    "max_index": """\
-The answer is equally likely at every position. A symmetric bias cannot tell the first maximum from the last:
-`alibi`, `kerple` and `sandwich` have their one-sided forms. `deberta` has 82 % more parameters than
-`none`.""",
+    "max_index": f"""\
+The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
+64 positions, and the median is index 12. The task tests attention to one of many equal maxima, not reach.
+A symmetric bias cannot tell the first from the last. `alibi` therefore has its `one_sided` form here.
+`kerple` and `sandwich` had their symmetric form and could not learn the task; they are to be measured again
+in a one-sided one. `deberta` has 82 % more parameters than `none`.
+
+{FORMER}""",
     "flip_flop": """\
 The answer was last written or read 4 instructions back in the median. The same checkpoints also read the
 [sparse](flip_flop_sparse.md) set, in which it is farther back, and the [dense](flip_flop_dense.md) one.""",
@@ -68,13 +72,16 @@ in most cases: the floor is high.""",
 A model that knows both values and not their keys has both right in half of the cases, and 0.78 of the
 tokens.""",
     "masked_text": f"""\
-{FORMER} `deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.""",
+`deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.
+
+{FORMER}""",
     "text": f"""\
-{FORMER} Three seeds leave two degrees of freedom: an interval over seeds is 4.3 standard errors wide on each
-side. `fixed_targets` has 200 tokens of one document, the only one of 8,192 tokens. Its values and the
-effective lengths in its table say little; the leaderboard takes the effective length from `sliding`. The
-models differ in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path`
-3 %.""",
+Three seeds leave two degrees of freedom: an interval over seeds is 4.3 standard errors wide on each side.
+`fixed_targets` has 200 tokens of one document, the only one of 8,192 tokens. Its values and the effective
+lengths in its table say little; the leaderboard takes the effective length from `sliding`. The models differ
+in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path` 3 %.
+
+{FORMER}""",
 }
 """Limits of a study, on its page."""
 
@@ -98,13 +105,13 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
     if one.missing:
-        ((most, times),) = Counter(one.missing.values()).most_common(1)
-        named = {name: counts for name, counts in one.missing.items() if counts != most or times <= BEST}
-        named |= {f"{times} encodings": most} if times > BEST else {}
+        ((usual, times),) = Counter(one.missing.values()).most_common(1)
+        named = {name: counts for name, counts in one.missing.items() if counts != usual or times <= BEST}
+        named |= {f"{times} encodings": usual} if times > BEST else {}
         counts = [f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items()]
         parts.append(f"Not measured yet: {', '.join(counts)}.")
     if one.is_task:
-        parts += ["## Success rate", success_table(one)]
+        parts += ["## Success rate", success_table(one)] * (most >= FEWEST)
         for measure, (head, note) in FURTHER.items():
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
@@ -148,9 +155,11 @@ def means_table(one: Measured, measure: str) -> str:
 
 INTRODUCTION = f"""\
 The models are small and trained for minutes. The table shows how encodings fail beyond the trained length,
-not which one a large model should use. Each task has [the learning rate and the start of the weights that
-were chosen for it](settings.md). {FORMER} On text the failures beyond the trained length are several times
-smaller than published ones, probably because such small models use few distant tokens."""
+not which one a large model should use. On text the failures beyond the trained length are several times
+smaller than published ones, probably because such small models use few distant tokens.
+
+Each task of decoders has [the learning rate and the start of the weights](settings.md) that were chosen
+for it. {FORMER}"""
 FIGURE = """\
 After the name: the place. On text the intervals are those of the paired difference to the first encoding.
 Below a line begins a group: its first encoding is worse than the leader of the group above."""
