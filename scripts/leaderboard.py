@@ -26,7 +26,6 @@ from board.correlation import correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
 from board.measured import LEARNED, REFERENCE, Measured, read_measured
-from board.pairs import starts_table
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
 from board.scores import DRAWS, FEWEST, read_floors
@@ -34,7 +33,6 @@ from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
 from board.values import csv, of_study, wide_table
-from results import Study
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.style import HUES
@@ -49,31 +47,43 @@ FURTHER = {
     "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
 }
 """Measures that have a table of their own in a study of a task."""
+FORMER = """\
+Text, masked text and max_index are still those of the former setting: weights with a standard deviation of
+0.02, and a learning rate that was not searched. They are to be measured again. In
+[the setting that is chosen for text](settings.md#text) all eight encodings tried have a lower loss."""
 NOTES = {
-    "max_index": """\
+    "max_index": f"""\
 The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
 64 positions, and the median is index 12. The task tests attention to one of many equal maxima, not reach.
 A symmetric bias cannot tell the first from the last. `alibi` therefore has its `one_sided` form here.
 `kerple` and `sandwich` had their symmetric form and could not learn the task; they are to be measured again
-in a one-sided one. `deberta` has 82 % more parameters than `none`.""",
+in a one-sided one. `deberta` has 82 % more parameters than `none`.
+
+{FORMER}""",
     "flip_flop": """\
-The answer was last written or read 4 instructions back in the median, and more than 11 back in 8.5 % of the
-cases: the task tests recall of a recent value, not reach.""",
+The answer was last written or read 4 instructions back in the median. The same checkpoints also read the
+[sparse](flip_flop_sparse.md) set, in which it is farther back, and the [dense](flip_flop_dense.md) one.""",
+    "flip_flop_sparse": """\
+98 % of the instructions are to be ignored, as in the sparse set of Liu et al. 2023 (arXiv:2306.00946). The
+models were trained with 80 %. There are few writes, so the value that was written or read most often is right
+in most cases: the floor is high.""",
+    "flip_flop_dense": "10 % of the instructions are to be ignored. The models were trained with 80 %.",
     "associative_recall": """\
 A model that knows both values and not their keys has both right in half of the cases, and 0.78 of the
 tokens.""",
-    "masked_text": "`deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.",
-    "text": """\
+    "masked_text": f"""\
+`deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.
+
+{FORMER}""",
+    "text": f"""\
 Three seeds leave two degrees of freedom: an interval over seeds is 4.3 standard errors wide on each side.
 `fixed_targets` has 200 tokens of one document, the only one of 8,192 tokens. Its values and the effective
 lengths in its table say little; the leaderboard takes the effective length from `sliding`. The models differ
-in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path` 3 %.""",
+in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % and `path` 3 %.
+
+{FORMER}""",
 }
 """Limits of a study, on its page."""
-SETTING = """\
-The studies were trained in one setting, with `model.init_std: 0.02` at any width. It decides what a model
-learns at width 64 ([examples](leaderboard.md#the-start)). It is being replaced by
-[one that is chosen for each task](settings.md), and the tasks are being measured again."""
 
 
 def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
@@ -90,7 +100,6 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         f"`{one.study.base}`, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "
         f"([study](../../scripts/studies), [measurements]({folder})).",
         *([NOTES[name]] if name in NOTES else []),
-        *([SETTING] if one.is_task else []),
         f"![The most used encodings and the best {BEST}, by length in tokens]({name}.png)",
         "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss."
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
@@ -102,7 +111,7 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         counts = [f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items()]
         parts.append(f"Not measured yet: {', '.join(counts)}.")
     if one.is_task:
-        parts += ["## Success rate", success_table(one)]
+        parts += ["## Success rate", success_table(one)] * (most >= FEWEST)
         for measure, (head, note) in FURTHER.items():
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
@@ -144,12 +153,13 @@ def means_table(one: Measured, measure: str) -> str:
     return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
 
 
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 The models are small and trained for minutes. The table shows how encodings fail beyond the trained length,
-not which one a large model should use. **The places are provisional:** all models were trained in one setting
-that is being replaced, and which tasks a model learns depends on it ([the start](#the-start)). On text the
-failures beyond the trained length are several times smaller than published ones, probably because such small
-models use few distant tokens."""
+not which one a large model should use. On text the failures beyond the trained length are several times
+smaller than published ones, probably because such small models use few distant tokens.
+
+Each task of decoders has [the learning rate and the start of the weights](settings.md) that were chosen
+for it. {FORMER}"""
 FIGURE = """\
 After the name: the place. On text the intervals are those of the paired difference to the first encoding.
 Below a line begins a group: its first encoding is worse than the leader of the group above."""
@@ -195,15 +205,6 @@ OF_REPEATS = """\
 those of a bigram seen nearer, both in one window of {window:,} tokens, with the 95 % interval over seeds.
 {far:,} targets are beyond the trained length, {last} of them in the last octave, {near:,} within. The targets
 of the two sides differ, so only differences between encodings have a meaning, and most intervals overlap."""
-STARTS = """\
-The tables show models whose weights start with a standard deviation of 0.02 (`model.init_std`), at any width.
-At width 64, that of the tasks, this start decides what is learned in the given steps. These encodings start
-from 1/√64 = 0.125 instead, with nothing else changed. Accuracy at 1, 2, 4 and 8 times the trained length, one
-seed each:"""
-AGAIN = """\
-Every statement that an encoding did not learn a task, and every place on the tasks, is one about the start of
-0.02. [Grids of settings](settings.md) show the same with more encodings. The tasks are being measured again.
-On text another start changed little for `none` in 175 steps; the others were not tried."""
 DROPE = """\
 `drope` has no row. DroPE begins with the checkpoint of another encoding; trained from the start it is `none`
 with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE."""
@@ -216,7 +217,7 @@ mean over seeds. The 95 % interval is by bootstrap over families, a wrapper in t
 is built around. With few families it is rough. It is not corrected for the number of correlations."""
 
 
-def leaderboard_files(boards: Boards, studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
+def leaderboard_files(boards: Boards) -> dict[str, bytes]:
     """The page of the boards and its figures, by file name."""
     first = {}
     if boards.text:
@@ -260,7 +261,7 @@ def leaderboard_files(boards: Boards, studies: Sequence[Study], stored: Path) ->
             parts += [boards.task_table("encoder"), "Floor:", boards.floor_table("encoder")]
         for one in boards.of("encoder", task=False):
             parts += [f"`{one.study.title}`, nats per masked token:", boards.text_table(one)]
-    parts += ["## The rule", RULE, DROPE, *starts_parts(boards, studies, stored)]
+    parts += ["## The rule", RULE, DROPE]
     if boards.text and (tasks := boards.of("decoder", task=True)):
         figure = "![Change of the loss on text and of the score of each task](text_and_tasks.png)"
         text = boards.text[0]
@@ -273,18 +274,6 @@ def leaderboard_files(boards: Boards, studies: Sequence[Study], stored: Path) ->
     ]
     parts += ["## Studies", "\n".join(links)]
     return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
-
-
-def starts_parts(boards: Boards, studies: Sequence[Study], stored: Path) -> list[str]:
-    """Entries from another start of the weights, next to those of the studies."""
-    named = {study.name: study for study in studies}
-    found = [
-        f"{one.study.title}:\n\n{made}"
-        for one in boards.of("decoder", task=True)
-        if (other := named.get(f"{one.study.name}_start"))
-        and (made := starts_table(other, one.study, stored))
-    ]
-    return ["## The start", STARTS, *found, AGAIN] if found else []
 
 
 def values_page(boards: Boards) -> bytes:
@@ -323,7 +312,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
     boards = Boards(found, read_floors(stored))
-    files = leaderboard_files(boards, studies, stored)
+    files = leaderboard_files(boards)
     tables = []
     readings = [page for one in found for page in one.study.pages[1:]]
     for one in [*found, *(read for page in readings if (read := read_measured(page, stored)))]:

@@ -96,12 +96,14 @@ class Boards:
         for where, board in (("on text", self.text and self.text[1]), ("on the tasks", self.tasks)):
             if board:
                 first = [f"`{name}`" for name, (low, _) in board.places().items() if low == 1]
-                many = f"{and_list(first)} cannot be told apart at the first place"
-                if not first:
-                    many = f"`{next(iter(board.values))}` has the highest score, without an interval"
-                parts.append(f"{where} {f'{first[0]} is first' if len(first) == 1 else many}")
+                what = f"{and_list(first)} cannot be told apart at the first place"
+                if len(first) == 1:
+                    what = f"{first[0]} is first"
+                elif not first:
+                    what = f"`{next(iter(board.values))}` has the highest score"
+                parts.append(f"{where} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
-        return f"{text[:1].upper()}{text[1:]} of {len(self.decoders())} decoders."
+        return f"{text[:1].upper()}{text[1:]}."
 
     def summary(self, names: Collection[str] = ()) -> str:
         """The table of ten columns, of all decoders or of some."""

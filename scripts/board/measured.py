@@ -15,7 +15,6 @@ import pandas as pd
 
 from board.pairs import Estimate, UnitLosses, losses
 from results import Entry, Study, unpack
-from zoo import registry
 from zoo.figures.style import FIRST
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
@@ -141,7 +140,7 @@ class Measured:
     def why_not(self, name: str, factor: int) -> str:
         """The reason why there is no value."""
         if name not in self.names.values():
-            able = getattr(registry.encodings.describe(name), self.kind)
+            able = name in {entry.encoding for entry in self.study.entries(Path())}
             return "not measured yet" if able else f"not for {self.kind}s"
         rows = self.at_lengths(name)
         notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()

@@ -17,7 +17,6 @@ from zoo.comparison.formatting import signed, small
 from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
 from zoo.evaluation.measurement import Units
 
-FACTORS = (1, 2, 4, 8)
 Scores = tuple[np.ndarray, np.ndarray | None]
 """The right answers of examples, or the bits of documents, and the bytes of documents, [N] each."""
 
@@ -34,16 +33,6 @@ def pairs_of_entries(
         pairs = [(known[name, one.seed], one) for one in own]
         if pairs := [pair for pair in pairs if all(one.file.exists() for one in pair)]:
             yield name, pairs
-
-
-def starts_table(study: Study, other: Study, stored: Path) -> str:
-    """The accuracy of each entry from both starts, at multiples of the trained length; empty without one."""
-    rows, heads = [], []
-    for name, pairs in pairs_of_entries(study, [other], stored):
-        for pair in pairs:
-            heads = [f"from {_content(one)['recipe']['model']['init_std']:g}" for one in pair]
-            rows.append([name, str(pair[0].seed), *map(_accuracies, pair)])
-    return table(["encoding", "seed", *heads], rows) if rows else ""
 
 
 def differences_table(study: Study, others: Sequence[Study], protocol: str, stored: Path) -> str:
@@ -148,11 +137,6 @@ def _scores(entry: Entry, protocol: str) -> dict[int, Scores]:
         else:
             found[row["length"]] = np.array(units["nats"]) / math.log(2), np.array(units["bytes"], float)
     return found
-
-
-def _accuracies(entry: Entry) -> str:
-    found = {row["length"]: row["accuracy"] for row in _content(entry)["measurements"][0]["rows"]}
-    return ", ".join(f"{found[factor * min(found)]:.2f}" for factor in FACTORS)
 
 
 def _content(entry: Entry) -> dict:

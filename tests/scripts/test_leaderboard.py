@@ -32,6 +32,8 @@ TEXT = RESULTS / "text" / "measurements"
 ENCODINGS = ("alibi", "rope", "t5")
 TEXTS = ("none", "rope", "t5", "deberta", "drope")
 SEEDS = (0, 1, 2)
+LENGTHS = (36, 48, 72, 96, 192)
+"""Those of copies beyond the trained length."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,6 @@ def pages(tmp_path_factory):
         ("flip_flop", [f"{name}_seed0" for name in ("rope", "none", "alibi")]),
         ("flip_flop_log_n", ["rope_seed0", "none_seed0"]),
         ("selective_copy", ["rope_seed0", "fox_seed0"]),
-        ("selective_copy_start", ["fox_seed0"]),
         ("text", [f"{name}_seed{seed}" for name in TEXTS for seed in SEEDS]),
     ):
         (stored / name / "measurements").mkdir(parents=True)
@@ -121,15 +122,15 @@ def test_a_score_is_the_mean_above_the_floor(pages):
         if found[name] == "–":
             continue
         each = []
-        for length in (48, 96, 192):
+        for length in LENGTHS:
             share = row_of(COPY / f"{name}_seed0.json", length).get("token_accuracy", 0.0)
             floor = max(floors[str(length)].values())
             each.append(max(0.0, (share - floor) / (1 - floor)))
-        scores[name] = sum(each) / 3
+        scores[name] = sum(each) / len(LENGTHS)
         assert found[name] == f"{scores[name]:.2f}"  # one seed has no interval
         whole = row_of(COPY / f"{name}_seed0.json", 24)["accuracy"]
         assert learned[name] == f"{int(whole >= 0.9)} of 1"
-    assert len(scores) == 24 and scores["learned"] == 0
+    assert len(scores) > 40 and scores["learned"] == 0
     assert [*scores.values()] == sorted(scores.values(), reverse=True)
 
 
@@ -228,7 +229,7 @@ def test_a_page_lists_each_seed_and_the_missing_ones(pages):
     text = (pages / "max_index.md").read_text()
     assert "Not measured yet: t5 (2 of 3 seeds)." in text
     missing = re.search(r"Not measured yet: (.*)\.", (pages / "copy.md").read_text())[1]
-    assert "path (0 of 3 seeds)" in missing and missing.endswith("24 encodings (1 of 3 seeds)")
+    assert "path (0 of 5 seeds)" in missing and missing.endswith(" encodings (1 of 5 seeds)")
     (line,) = re.findall(r"^\| rope \| .* of .*$", text, re.MULTILINE)
     values = accuracies("rope", 512)
     won = sum(value >= 0.95 for value in values)
@@ -295,13 +296,6 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
 def test_parameters_are_relative_to_none(pages):
     found = cells((pages / "leaderboard.md").read_text(), "parameters")
     assert found["deberta"].startswith("1.20") and found["none"] == "1.00 (1.00)"
-
-
-def test_the_table_of_starts_has_the_stored_accuracies(pages):
-    text = (pages / "leaderboard.md").read_text()
-    rows = json.loads((RESULTS / "selective_copy_start" / "measurements" / "fox_seed0.json").read_text())
-    values = [f"{row['accuracy']:.2f}" for row in rows["measurements"][0]["rows"]]
-    assert cells(text, "from 0.125")["fox"] == ", ".join(values) and float(values[0]) > 0.9
 
 
 def test_a_change_of_a_setting_is_paired_by_seed():
