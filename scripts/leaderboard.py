@@ -105,11 +105,7 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
     if one.missing:
-        ((usual, times),) = Counter(one.missing.values()).most_common(1)
-        named = {name: counts for name, counts in one.missing.items() if counts != usual or times <= BEST}
-        named |= {f"{times} encodings": usual} if times > BEST else {}
-        counts = [f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items()]
-        parts.append(f"Not measured yet: {', '.join(counts)}.")
+        parts.append(f"Not measured yet: {missing_text(one)}.")
     if one.is_task:
         parts += ["## Success rate", success_table(one)] * (most >= FEWEST)
         for measure, (head, note) in FURTHER.items():
@@ -118,6 +114,16 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     parts.append(markdown(one.report).partition("\n")[2].strip())
     page = "\n\n".join(parts) + "\n"
     return figures | {f"{name}.md": page.encode()}
+
+
+def missing_text(one: Measured) -> str:
+    """The encodings that lack seeds; only the number of those with the usual lack, where they are many."""
+    ((usual, times),) = Counter(one.missing.values()).most_common(1)
+    named = one.missing
+    if times > BEST:
+        named = {name: counts for name, counts in named.items() if counts != usual}
+        named[f"{times} encodings"] = usual
+    return ", ".join(f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items())
 
 
 def success_table(one: Measured) -> str:

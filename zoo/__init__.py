@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from zoo.tasks import build as build
     from zoo.tasks.task import Task as Task
 
-# Imported when first asked for: `zoo --help` must not wait for torch, nor a command for a module without use.
+# Imported on first use: `zoo --help` must not wait for torch, nor a command for a module it does not need.
 _MODULES = {
     "zoo.data": ["Dataset"],
     "zoo.data.algorithmic": ["Algorithmic"],

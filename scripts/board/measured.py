@@ -140,8 +140,7 @@ class Measured:
     def why_not(self, name: str, factor: int) -> str:
         """The reason why there is no value."""
         if name not in self.names.values():
-            able = name in {entry.encoding for entry in self.study.entries(Path())}
-            return "not measured yet" if able else f"not for {self.kind}s"
+            return "not measured yet" if name in self.missing else f"not for {self.kind}s"
         rows = self.at_lengths(name)
         notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
         return notes.iloc[0] if len(notes) else "not measured"

@@ -100,7 +100,7 @@ class Board:
         """The encodings in groups: the first one that is worse than the leader of a group begins the next."""
         found: list[list[str]] = []
         for name in self.values:
-            if found and not (name in self.better and self.better.loc[found[-1][0], name]):
+            if found and (self.better.empty or not self.better.loc[found[-1][0], name]):
                 found[-1].append(name)
             else:
                 found.append([name])

@@ -9,7 +9,7 @@ from zoo import cli
 
 @pytest.fixture
 def arguments(here, mapping):
-    """The result of a command that trains in two processes."""
+    """The arguments of a command that trains in two processes."""
     (here / "text.yaml").write_text(yaml.safe_dump(mapping("text")))
     return ["fit", "text.yaml", "--set", "trainer.devices=2"]
 

@@ -33,7 +33,7 @@ ENCODINGS = ("alibi", "rope", "t5")
 TEXTS = ("none", "rope", "t5", "deberta", "drope")
 SEEDS = (0, 1, 2)
 LENGTHS = (36, 48, 72, 96, 192)
-"""Those of copies beyond the trained length."""
+"""Lengths of copies beyond the trained one."""
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from zoo.commands.argument_types import add_set, count
 from zoo.console import waiting
 from zoo.errors import InputError
 
-"""The most bytes of a file of prompts."""
 SUMMARY = "Generate text from a prompt, also past the trained length."
 EXAMPLES = """
 zoo generate runs/rope_wikitext2 --prompt "The river"

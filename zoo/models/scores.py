@@ -203,11 +203,10 @@ class ScoreTerms:
 
     def table_fits(self, heads: int) -> bool:
         """Whether FlexAttention looks the bias up in a table of all pairs."""
-        batch = 1
-        for _, context in self._with("biased"):
-            batch = max(batch, *(len(x) for x in (context.q_pos, context.k_pos) if x.dim() == 2), 1)
+        vary = [x for _, one in self._with("biased") for x in (one.q_pos, one.k_pos) if x.dim() == 2]
         if self.row_scale is not None:
-            batch = max(batch, len(self.row_scale.factor_BHT1))
+            vary.append(self.row_scale.factor_BHT1)
+        batch = max(map(len, vary), default=1)
         elements = batch * heads * self.context.num_queries * self.context.num_keys
         return elements <= (MOST_LEARNED if self.bias_learns else MOST_FIXED)
 
