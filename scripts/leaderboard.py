@@ -28,7 +28,7 @@ from board.floors import floors_file
 from board.measured import LEARNED, REFERENCE, Measured, read_measured
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.scores import DRAWS, FEWEST, read_floors
+from board.scores import DRAWS, FEWEST, highest, read_floors
 from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
@@ -50,7 +50,8 @@ FURTHER = {
 FORMER = """\
 Text, masked text and max_index are still those of the former setting: weights with a standard deviation of
 0.02, and a learning rate that was not searched. They are to be measured again. In
-[the setting that is chosen for text](settings.md#text) all eight encodings tried have a lower loss."""
+[the setting that is chosen for text](settings.md#text) all eight encodings tried have a lower loss, and
+they differ more."""
 NOTES = {
     "max_index": f"""\
 The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
@@ -69,8 +70,8 @@ models were trained with 80 %. There are few writes, so the value that was writt
 in most cases: the floor is high.""",
     "flip_flop_dense": "10 % of the instructions are to be ignored. The models were trained with 80 %.",
     "associative_recall": """\
-A model that knows both values and not their keys has both right in half of the cases, and 0.78 of the
-tokens.""",
+A model that knows both values and not their keys has both right in 0.56 of the cases, more than half
+because the two values may be equal, and 0.78 of the tokens.""",
     "masked_text": f"""\
 `deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.
 
@@ -90,6 +91,7 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
     name, most = one.study.title, max(one.seeds.values())
     folder = f"../../scripts/results/{one.study.name}/measurements"
+    settings = ", ".join(f"`{change}`" for change in one.study.set)
     panels = study_panels(one, boards)
     figures = {f"{name}.png": lines(panels)}
     if len(panels) > 1:  # the first alone, for the README; each curve has a hue of its own
@@ -97,13 +99,15 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         figures[f"{name}_lengths.png"] = lines([replace(panels[0], curves=curves)])
     parts = [
         f"# {name}",
-        f"`{one.study.base}`, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "
+        f"`{one.study.base}` with {settings}, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "
         f"([study](../../scripts/studies), [measurements]({folder})).",
         *([NOTES[name]] if name in NOTES else []),
         f"![The most used encodings and the best {BEST}, by length in tokens]({name}.png)",
         "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss."
         + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
     ]
+    if one.is_task:
+        parts.append(floors_text(one, boards))
     if one.missing:
         parts.append(f"Not measured yet: {missing_text(one)}.")
     if one.is_task:
@@ -111,9 +115,26 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         for measure, (head, note) in FURTHER.items():
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
-    parts.append(markdown(one.report).partition("\n")[2].strip())
+    if own := sorted({*one.study.own} & {*one.encodings}):
+        parts.append(f"`{'`, `'.join(own)}` changes the model too, so the comparison below is without it.")
+    parts.append(markdown(one.compared).partition("\n")[2].strip())
     page = "\n\n".join(parts) + "\n"
     return figures | {f"{name}.md": page.encode()}
+
+
+def floors_text(one: Measured, boards: Boards) -> str:
+    """The floor of each measure at each length, in one sentence."""
+    measures = boards.floors[one.study.title]
+    found = (
+        f"{measure.replace('_', ' ')} "
+        + ", ".join(
+            f"{highest(boards.floors, one.study.title, measure, length)[0]:.2f} ({length})"
+            for length in one.study.lengths
+        )
+        for measure in measures
+        if (one.rows["measure"] == measure).any()
+    )
+    return f"Floors by length in tokens: {'; '.join(found)}."
 
 
 def missing_text(one: Measured) -> str:
@@ -170,12 +191,18 @@ FIGURE = """\
 After the name: the place. On text the intervals are those of the paired difference to the first encoding.
 Below a line begins a group: its first encoding is worse than the leader of the group above."""
 LEGEND = f"""\
-Order: by the score in the tasks, then by text. A place is an interval: of `2–9` one encoding is certainly
-better. 1x, {NEAR}x and {FAR}x are multiples of the trained length. Text: bits per byte, and its paired change
-from the trained length with half of the 95 % interval over documents and seeds. Tasks: the score above the
-floor with its 95 % interval. A seed has learned a task with {LEARNED:g} of the whole answers at the trained
-length. Parameters and time of a training step are relative to `none`; parameters of the model of text, in
-brackets of the tasks. A dash: not measured or not possible. [All values](values.md), as [CSV](values.csv)."""
+Order: by the score in the tasks, then by text. A place is an interval: of `2–9` one encoding is better in
+more than 97.5 % of the draws, or by its paired interval. 1x, {NEAR}x and {FAR}x are multiples of the
+trained length. Text: bits per byte, and its paired change from the trained length with half of the 95 %
+interval over documents and seeds. Tasks: the score above the floor with its 95 % interval. Seeds learned:
+of all seeds of all tasks, those with {LEARNED:g} of the whole answers at the trained length. Parameters and
+time of a training step are relative to `none`; parameters of the model of text, in brackets of the tasks. A
+dash: not measured or not possible. [All values](values.md), as [CSV](values.csv).
+
+Combinations: `heads` is NAPE (half of the heads ALiBi with slopes 1/h, half without positions),
+`nape_entmax` the same with `entmax`, and `nape_adaptive` with `entmax` and adaptive logits, which change
+the model (`model.logit_scale`); `alibi_entmax` and `rope_sink` are ALiBi with `entmax` and RoPE with
+`sink`. `randomized` and `pose` are trained with positions up to the longest tested length of each task."""
 RULE = f"""\
 There are three boards and no single place. Nothing is imputed: each seed counts as it was measured, whether
 it learned the task or not.
@@ -185,8 +212,10 @@ it learned the task or not.
   does not do the task, such as saying the last symbol again. The score of a seed is the mean over the lengths
   above the trained one. A length at which an encoding cannot be read scores 0.
 - **Tasks** count from when half of the encodings are measured, and an encoding has a place with all of them.
-- **Aggregate**: the interquartile mean over tasks and seeds (Agarwal et al. 2021, arXiv:2108.13264), in which
-  each task has the same weight. Its interval is a bootstrap over the seeds of each task, {DRAWS:,} draws.
+- **Aggregate**: the interquartile mean over tasks and seeds (Agarwal et al. 2021, arXiv:2108.13264), in
+  which each task has the same weight. It leaves out the best and the worst quarter: of six tasks, a single
+  one that an encoding keeps or loses counts for nothing. Its interval is a bootstrap over the seeds of each
+  task, {DRAWS:,} draws.
 - **Place** on the tasks: 1 + the number of encodings that are better in more than 97.5 % of the draws. The
   last place of the interval counts those that are not worse in more than 97.5 % of them.
 - **Place** on text: the same for the mean loss over the lengths above the trained one, by the paired 95 %
@@ -195,9 +224,10 @@ it learned the task or not.
 - **Limits**: few seeds make a bootstrap too narrow. A place has no meaning apart from these tasks and
   lengths, and no interval is corrected for the number of pairs."""
 OF_TASKS = f"""\
-"Without a task": the range of places if one task is left out. "Of those": the score of the seeds that learned
-their task, which are other tasks for other encodings. Each task: the mean score of its seeds, and in brackets
-the number of seeds that learned it ({LEARNED:g} of the whole answers at the trained length)."""
+"Without a task": the range of places if one task is left out; with few seeds, of ranks. "Of those": the
+score of the seeds that learned their task, which are other tasks for other encodings. Each task: the mean
+score of its seeds, and in brackets the number of seeds that learned it ({LEARNED:g} of the whole answers at
+the trained length)."""
 OF_TEXT = """\
 Bits per byte with 95 % intervals over documents and seeds; changes are paired. Effective length: the longest
 tested length up to which the loss under `sliding` rises by at most {nats:g} nats per token, over {targets:,}
@@ -216,11 +246,11 @@ DROPE = """\
 with scaled logits. [One seed of DroPE](../../scripts/results/drope/compare.md) is compared with RoPE."""
 CORRELATION = f"""\
 Spearman's rank correlation over encodings between two changes from the trained length to {NEAR} times it: of
-the loss on text (as a multiple, negated), and of the score in a task (as a share; in shares of tokens where
-answers have several). Changes are correlated, because a model that did not learn a task has a score at
-{NEAR}x all the same. "Learned": only encodings with at least {LEARNED:g} of the whole answers at 1x, as a
-mean over seeds. The 95 % interval is by bootstrap over families, a wrapper in the family of the encoding it
-is built around. With few families it is rough. It is not corrected for the number of correlations."""
+the loss on text (as a multiple, negated), and of the score above the floor in a task (as a share; of tokens
+where answers have several). An encoding counts if it learned the task: at least {LEARNED:g} of the whole
+answers at 1x, as a mean over seeds. The 95 % interval is by bootstrap over families, a wrapper in the family
+of the encoding it is built around. With few families it is rough. It is not corrected for the number of
+correlations."""
 
 
 def leaderboard_files(boards: Boards) -> dict[str, bytes]:
@@ -271,11 +301,12 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
     if boards.text and (tasks := boards.of("decoder", task=True)):
         figure = "![Change of the loss on text and of the score of each task](text_and_tasks.png)"
         text = boards.text[0]
-        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, correlations(text, tasks)]
-        files["text_and_tasks.png"] = correlation_figure(text, tasks)
+        made = correlations(text, tasks, boards.floors)
+        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, made]
+        files["text_and_tasks.png"] = correlation_figure(text, tasks, boards.floors)
     links = [
         f"- [{one.study.title}]({one.study.title}.md), {max(one.seeds.values())} seeds: "
-        f"{'; '.join(one.report.verdict[:2])}"
+        f"{'; '.join(one.compared.verdict[:2])}"
         for one in boards.found
     ]
     parts += ["## Studies", "\n".join(links)]

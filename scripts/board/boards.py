@@ -137,8 +137,8 @@ class Boards:
         models = [
             every[0].parameters for every in (self.of("decoder", False), self.of("decoder", True)) if every
         ]
-        ratios = [f"{one[name] / one['none']:.2f}" for one in models if {name, "none"} <= one.keys()]
-        return "".join([*ratios[:1], *(f" ({one})" for one in ratios[1:])])
+        ratios = [f"{one[name] / one['none']:.2f}" if {name, "none"} <= one.keys() else "" for one in models]
+        return " ".join([*ratios[:1], *(f"({one})" for one in ratios[1:] if one)]).strip()
 
     def text_table(self, one: Measured) -> str:
         """The board of a text study."""

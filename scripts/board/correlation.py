@@ -10,6 +10,7 @@ import pandas as pd
 
 from board.figures import looks
 from board.measured import LEARNED, Measured
+from board.scores import Floors, above
 from board.text import DASH, png, table
 from zoo import registry
 from zoo.figures.style import RC
@@ -17,34 +18,33 @@ from zoo.figures.style import RC
 BOOTSTRAP = 2000
 
 
-def pairs_of(text: Measured, task: Measured, protocol: str | None = None) -> dict[str, tuple[float, float]]:
-    """The loss on text and the score in a task of each encoding that has both, each at 4 times the trained
-    length as a multiple of that at the trained length."""
+def pairs_of(
+    text: Measured, task: Measured, floors: Floors, protocol: str | None = None
+) -> dict[str, tuple[float, float]]:
+    """The loss on text and the score in a task of each encoding that learned the task, each at 4 times the
+    trained length as a multiple of that at the trained length."""
     pairs = {}
     for name in dict.fromkeys(text.names.values()):
         loss = [text.at(name, factor, protocol) for factor in (1, 4)]
         score = [task.at(name, factor) for factor in (1, 4)]
-        if all(one is not None for one in (*loss, *score)):
-            near, far = (one[task.measure] for one in score)
+        if all(one is not None for one in (*loss, *score)) and score[0]["mean"] >= LEARNED:
+            near, far = (
+                above(floors, task.study.title, task.measure, one["length"], one[task.measure])
+                for one in score
+            )
             pairs[name] = loss[1]["mean"] / loss[0]["mean"], far / near
     return pairs
 
 
-def correlations(text: Measured, tasks: Sequence[Measured]) -> str:
-    """Spearman's rank correlation over encodings between the changes on text and in each task, over all
-    encodings and over those that learned the task, with a 95 % interval by bootstrap over families."""
+def correlations(text: Measured, tasks: Sequence[Measured], floors: Floors) -> str:
+    """Spearman's rank correlation over encodings between the changes on text and in each task, with a 95 %
+    interval by bootstrap over families."""
     rows = []
     for protocol in ("nonoverlapping", "sliding"):  # `fixed_targets` has one document
-        for learned in (False, True):
-            cells = [protocol, "learned" if learned else "all"]
-            for task in tasks:
-                pairs = pairs_of(text, task, protocol)
-                if learned:
-                    able = (name for name in pairs if task.at(name, 1)["mean"] >= LEARNED)
-                    pairs = {name: pairs[name] for name in able}
-                cells.append(_correlation(pairs, {name: family(text, name) for name in pairs}))
-            rows.append(cells)
-    return table(["protocol", "encodings", *(one.study.title for one in tasks)], rows)
+        every = [pairs_of(text, task, floors, protocol) for task in tasks]
+        rows.append([protocol, *(_correlation(pairs, {name: family(text, name) for name in pairs})
+                                 for pairs in every)])  # fmt: skip
+    return table(["protocol", *(one.study.title for one in tasks)], rows)
 
 
 def family(one: Measured, name: str) -> str:
@@ -53,7 +53,7 @@ def family(one: Measured, name: str) -> str:
     return registry.encodings.describe(options.get("of") or [*options.get("pattern", ()), name][0]).family
 
 
-def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
+def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors) -> bytes:
     """The changes of the loss on text and of the score of each task, a point for each encoding, as PNG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -64,14 +64,10 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
     with rc_context(RC):
         figure = Figure(figsize=(2.4 * columns, 2.4 * count), layout="constrained")
         grid = figure.subplots(count, columns, sharex=True, squeeze=False).flat
-        for axes, task in zip(grid, tasks, strict=False):
-            pairs = pairs_of(text, task)
+        every = [pairs_of(text, task, floors) for task in tasks]
+        for axes, task, pairs in zip(grid, tasks, every, strict=False):
             for name, point in pairs.items():
-                look, able = style[name], task.at(name, 1)["mean"] >= LEARNED
-                face = look.color if able else "white"
-                axes.plot(
-                    *point, look.marker, color=look.color, markerfacecolor=face, markersize=3.8, label=name
-                )
+                axes.plot(*point, style[name].marker, color=style[name].color, markersize=3.8)
             axes.set_title(task.study.title)
             value = spearman(np.array([*pairs.values()]) * (-1, 1)) if len(pairs) > 1 else math.nan
             axes.annotate(
@@ -79,13 +75,13 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
             )
         for axes in grid[len(tasks) :]:
             axes.set_axis_off()
-        for name in dict.fromkeys(name for task in tasks for name in pairs_of(text, task)):
+        for name in dict.fromkeys(name for pairs in every for name in pairs):
             grid[len(tasks)].plot(
                 [], [], style[name].marker, color=style[name].color, markersize=3.8, label=name
             )
         grid[len(tasks)].legend(ncols=2, fontsize=5.5, frameon=False, loc="upper left")
         figure.supxlabel("loss on text at 4x as a multiple of that at 1x", fontsize=8)
-        figure.supylabel("score at 4x / score at 1x (empty: not learned)", fontsize=8)
+        figure.supylabel("score above the floor at 4x / that at 1x", fontsize=8)
         return png(figure)
 
 

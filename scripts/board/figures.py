@@ -14,7 +14,7 @@ from board.pairs import Estimate
 from board.scores import Board
 from board.text import png
 from zoo import registry
-from zoo.figures.style import DASHES, FAINT, GRID, HUES, INK, MARKERS, RC, Style, styles
+from zoo.figures.style import DASHES, FAINT, FIRST, GRID, HUES, INK, MARKERS, RC, Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,7 +193,9 @@ def dots(boards: Mapping[str, tuple[Board, str]]) -> bytes:
 
 def _draw_dots(axes: Axes, board: Board, unit: str, rows: int) -> None:
     names, shown = [*board.values], board.behind or board.values
-    style, known = looks(names), [one for one in shown.values() if one]
+    known = [one for one in shown.values() if one]
+    # The most used have the color of the other figures. There are fewer hues than encodings.
+    style = looks([name for name in names if name in FIRST])
     ascending = len(known) > 1 and known[0].value < known[-1].value
     low = min(one.low if one.low is not None else one.value for one in known)
     end = max(one.high if one.high is not None else one.value for one in known)
@@ -210,7 +212,7 @@ def _draw_dots(axes: Axes, board: Board, unit: str, rows: int) -> None:
             count - 0.5, color=FAINT, linewidth=0.5, xmin=-0.35 if count < len(names) else 0, clip_on=False
         )
     for row, name in enumerate(names):
-        one, color = shown[name], style[name].color
+        one, color = shown[name], style[name].color if name in style else INK
         if one is None:
             axes.text(end, row, "cannot be read beyond", ha="right", va="center", fontsize=6.5, color=INK)
             continue

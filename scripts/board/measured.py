@@ -15,6 +15,7 @@ import pandas as pd
 
 from board.pairs import Estimate, UnitLosses, losses
 from results import Entry, Study, unpack
+from zoo import registry
 from zoo.figures.style import FIRST
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
@@ -47,12 +48,15 @@ class Measured:
     """A study with its stored entries.
 
     Attributes:
+        report: of all entries.
+        compared: of those that differ in the encoding alone.
         names: for each label of the report the encoding's name in the study.
         missing: for each encoding with missing entries the stored and the wanted number of seeds.
     """
 
     study: Study
     report: Report
+    compared: Report
     names: dict[str, str]
     missing: dict[str, tuple[int, int]]
 
@@ -140,7 +144,10 @@ class Measured:
     def why_not(self, name: str, factor: int) -> str:
         """The reason why there is no value."""
         if name not in self.names.values():
-            return "not measured yet" if name in self.missing else f"not for {self.kind}s"
+            about = registry.encodings.all().get(name)
+            if about is not None and not getattr(about, self.kind):
+                return f"not for {self.kind}s"
+            return "not measured yet" if name in self.missing else "not in this study"
         rows = self.at_lengths(name)
         notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
         return notes.iloc[0] if len(notes) else "not measured"
@@ -155,12 +162,15 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
         return None
     with run_folders(entries, changed=False) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
-        report = build([*runs], reference=next(named, None), force=bool(study.own))
+        reference, alike = next(named, None), [run for run, name in runs.items() if name not in study.own]
+        report = compared = build([*runs], reference=reference, force=len(alike) < len(runs))
+        if len(alike) < len(runs):
+            compared = build(alike, reference=reference)
     first = report.results.rows.groupby("encoding", sort=False)["run"].first()
     labels = {label: runs[Path(run)] for label, run in first.items()}
     wanted = Counter(entry.encoding for entry in every)
     missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
-    return Measured(study, report, labels, missing)
+    return Measured(study, report, compared, labels, missing)
 
 
 def _has_shown(entry: Entry) -> bool:

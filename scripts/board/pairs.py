@@ -13,7 +13,7 @@ import pandas as pd
 
 from board.text import table
 from results import Entry, Study
-from zoo.comparison.formatting import signed, small
+from zoo.comparison.formatting import signed
 from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
 from zoo.evaluation.measurement import Units
 
@@ -65,7 +65,8 @@ class Estimate:
 
     def plus_minus(self) -> str:
         """`+0.05 ±0.01`, of a symmetric interval."""
-        return signed(self.value) + (f" ±{small(self.high - self.value)}" if self.high is not None else "")
+        margin = f" ±{self.high - self.value:.3f}" if self.high is not None else ""
+        return f"{self.value:+.3f}{margin}"
 
 
 def estimate(amounts: Sequence[np.ndarray], sizes: np.ndarray | None) -> Estimate:

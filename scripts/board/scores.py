@@ -39,19 +39,24 @@ def highest(floors: Floors, study: str, measure: str, length: int) -> tuple[floa
     return known[strategy], strategy
 
 
+def above(floors: Floors, study: str, measure: str, length: int, value: float) -> float:
+    """The part of the way from the floor to 1 that a score has come; 0 below the floor."""
+    floor, _ = highest(floors, study, measure, length)
+    return max(0.0, (value - floor) / (1 - floor))
+
+
 def seed_scores(one: Measured, floors: Floors) -> pd.DataFrame:
     """The score of each seed of a task, and whether it learned it; columns encoding, seed, score, learned.
 
     The score is max(0, (x - floor) / (1 - floor)), averaged over the lengths above the trained one. A length
     at which an encoding cannot be read scores 0.
     """
-    floor = {length: highest(floors, one.study.title, one.measure, length)[0] for length in one.study.lengths}
     found = []
     for (name, seed), own in one.rows.groupby(["name", "seed"], sort=False):
         values = own[own["measure"] == one.measure].set_index("length")["value"]
         whole = own[(own["measure"] == "accuracy") & (own["length"] == one.trained)]["value"]
         lengths = [length for length in own["length"].unique() if length > one.trained]
-        scores = [max(0.0, (values.get(at, 0.0) - floor[at]) / (1 - floor[at])) for at in lengths]
+        scores = [above(floors, one.study.title, one.measure, at, values.get(at, 0.0)) for at in lengths]
         found.append((name, seed, float(np.mean(scores)), bool((whole >= LEARNED).any())))
     return pd.DataFrame(found, columns=["encoding", "seed", "score", "learned"])
 
@@ -71,7 +76,7 @@ class Board:
     Attributes:
         values: of each encoding, the best first; None where it cannot be read.
         better: whether the encoding of the row is better than that of the column; empty if that is unknown.
-        without: for each task the places if it is left out.
+        without: for each task the places if it is left out; with few seeds, the ranks.
         seeds: the scores of the seeds, by task.
         behind: of losses, the paired differences to the first one.
     """
@@ -139,11 +144,19 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
     ]
     scores = {name: {task: own[own["encoding"] == name]["score"].to_numpy() for task, own in tasks.items()}
               for name in names}  # fmt: skip
-    means = {name: float(interquartile_mean(np.concatenate([*own.values()]), _weights([*own.values()])))
-             for name, own in scores.items()}  # fmt: skip
+
+    def mean(name: str, left_out: str = "") -> float:
+        kept = [own for task, own in scores[name].items() if task != left_out]
+        return float(interquartile_mean(np.concatenate(kept), _weights(kept)))
+
+    means = {name: mean(name) for name in names}
     names.sort(key=lambda name: (-means[name], name))
     if min(len(own) for name in names for own in scores[name].values()) < FEWEST:
-        return Board({name: Estimate(means[name]) for name in names}, pd.DataFrame(), seeds=dict(tasks))
+        values, without = {name: Estimate(means[name]) for name in names}, {}
+        for task in tasks if len(tasks) > 1 else ():
+            order = pd.Series({name: mean(name, task) for name in names}).rank(ascending=False, method="min")
+            without[task] = {name: (int(rank), int(rank)) for name, rank in order.items()}
+        return Board(values, pd.DataFrame(), without, dict(tasks))
     drawn = {
         name: {task: _resampled(name, task, own) for task, own in scores[name].items()} for name in names
     }

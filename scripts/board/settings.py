@@ -69,7 +69,9 @@ the one in which most of these encodings learn the task ({LEARNED:g} of the whol
 equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
 initial weights; `auto` is 1/sqrt(width of a matrix's input).
 
-The studies on the other pages were measured before, in the settings of their recipes.
+The tasks of decoders are measured in the chosen setting, text, masked text and max_index still in a former
+one. Each page names its setting. An entry of the grid in the chosen setting is also the study's entry of
+that encoding with seed 0: for these eight encodings that seed took part in the choice.
 
 Cells: the share of whole answers at the trained length and the validation loss in nats; for text, bits per
 byte and the same.""",
@@ -98,7 +100,8 @@ def _section(study: Study, stored: Path) -> list[str]:
     for setting, own in order.iterrows():
         values = [change.partition("=")[2] for change in setting]
         found = [cells.get((setting, name)) for name in names]
-        texts = [DASH if one is None else f"{one.score:.2f} ({one.loss:.3f})" for one in found]
+        digits = 2 if is_task else 3
+        texts = [DASH if one is None else f"{one.score:.{digits}f} ({one.loss:.3f})" for one in found]
         rows.append([*values, *([f"{own['learned']:.0f}"] if is_task else []), f"{own['loss']:.3f}", *texts])
     keys = [f"`{key.rpartition('.')[2]}`" for key in study.grid]
     heads = [*keys, *(["learned"] if is_task else []), "mean loss", *names]
