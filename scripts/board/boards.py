@@ -14,6 +14,7 @@ from board.scores import Board, Floors, highest, loss_board, seed_scores, task_b
 from board.text import DASH, and_list, table
 from zoo.comparison.formatting import number
 from zoo.comparison.statistics import NATS_LOST
+from zoo.figures.style import HUES
 
 COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
 NEAR, FAR = 4, 32
@@ -75,11 +76,13 @@ class Boards:
         return [*board.values][:BEST] if board else []
 
     def shown(self, one: Measured, most: int | None = None) -> list[str]:
-        """The encodings in the figure of a study: the most used, and the best of its board.
+        """The encodings in the figure of a study: the most used, and the best of its board; all of a few.
 
         Args:
             most: number of encodings; by default the most used and `BEST` others.
         """
+        if len(one.encodings) <= len(HUES):
+            return one.encodings
         best = self.best(one.study.name)
         if most is not None:
             best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]

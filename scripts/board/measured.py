@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +41,26 @@ def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, 
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         unpack(entries, Path(), changed, shown_alone=True)
         yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
+
+
+def reports(
+    runs: Mapping[Path, str],
+    own: Collection[str],
+    reference: str | None = None,
+    protocols: Sequence[str] = (),
+) -> tuple[Report, Report]:
+    """The reports of all runs, and of those that differ in the encoding alone.
+
+    Args:
+        runs: with the names of their encodings.
+        own: the encodings with changes of the model of their own.
+    """
+    alike = [run for run, name in runs.items() if name not in own]
+    if len(alike) == len(runs):
+        report = build(alike, reference=reference, protocols=protocols)
+        return report, report
+    report = build([*runs], reference=reference, protocols=protocols, force=True)
+    return report, build(alike, reference=reference, protocols=protocols)
 
 
 @dataclass(frozen=True)
@@ -162,10 +182,7 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
         return None
     with run_folders(entries, changed=False) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
-        reference, alike = next(named, None), [run for run, name in runs.items() if name not in study.own]
-        report = compared = build([*runs], reference=reference, force=len(alike) < len(runs))
-        if len(alike) < len(runs):
-            compared = build(alike, reference=reference)
+        report, compared = reports(runs, study.own, next(named, None))
     first = report.results.rows.groupby("encoding", sort=False)["run"].first()
     labels = {label: runs[Path(run)] for label, run in first.items()}
     wanted = Counter(entry.encoding for entry in every)

@@ -50,7 +50,8 @@ def task_panel(
     unit = (
         "share of right tokens" if rows["measure"].iloc[0] == "token_accuracy" else "share of right answers"
     )
-    floor = {length: max(floors[str(length)].values()) for length in sorted({*rows["length"]})}
+    known = sorted(length for length in {*rows["length"]} if str(length) in floors)
+    floor = {length: max(floors[str(length)].values()) for length in known}
     return StudyPanel(title, unit, trained, curves, floor, subject, rate=True)
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import run_folders
+from board.measured import reports, run_folders
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
-from board.values import values
+from board.values import means_table, values
 from results import Study
-from zoo.reports.report import Report, build
+from zoo.reports.report import Report
 from zoo.reports.text import markdown
 
 
@@ -47,6 +47,9 @@ class Question:
 AGAINST = """\
 Paired over seeds and documents or examples, with the 95 % interval over both. Each model was trained with its
 setting, so that a difference at the trained length is an effect on training."""
+OWN = """\
+The share of an answer's tokens that are right. {} changes the model too, so the comparison below is without
+it."""
 ROPES = ("rope", "rope_clipped", "p_rope", "none")
 QUESTIONS = {
     "t5_and_fire": Question(
@@ -64,6 +67,11 @@ QUESTIONS = {
     "far_recall": Question(
         "Does ALiBi use far context? Associative recall",
         ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"), subject=("alibi",),
+    ),
+    "long_recall": Question(
+        "Which encodings recall at 1,024 times the trained length?", ["associative_recall_long"],
+        ("rope", "alibi", "grape_a", "path", "heads", "stick_breaking", "nape_adaptive", "nape_entmax"),
+        subject=("nape_adaptive",),
     ),
     "rope": Question(
         "Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True,
@@ -99,9 +107,10 @@ def question_files(
     ]
     if len({entry.encoding for entry in entries}) < 2:
         return {}, []
+    own = {name for study in asked for name in study.own}
     with run_folders(entries, question.changed) as runs:
-        report = build([*runs], protocols=question.protocols or None)
-        tables = markdown(report).partition("\n")[2].strip()
+        report, compared = reports(runs, own, protocols=question.protocols or None)
+        tables = markdown(compared).partition("\n")[2].strip()
     if question.against:
         named = {study.name: study for study in studies}
         (own,), others = ([named[one] for one in names] for names in (question.studies, question.against))
@@ -113,12 +122,16 @@ def question_files(
         for label, own in report.results.rows.groupby("encoding", sort=False).first().iterrows()
     }
     rows = report.results.rows.assign(name=report.results.rows["encoding"].map(names))
+    summary = report.summary.assign(name=report.summary["encoding"].map(names))
+    if report is not compared:
+        tables = (
+            f"{OWN.format(', '.join(sorted(own)))}\n\n{means_table(summary, 'token_accuracy')}\n\n{tables}"
+        )
     page = f"# {question.text}\n\n![{question.text}](question_{name}.png)\n\n{tables}\n"
     files = {
         f"question_{name}.md": page.encode(),
-        f"question_{name}.png": lines([_panel(question, rows, report, boards)]),
+        f"question_{name}.png": lines([_panel(question, asked[0], rows, report, boards)]),
     }
-    summary = report.summary.assign(name=report.summary["encoding"].map(names))
     return files, [values(f"question_{name}", rows, summary, question.protocols or asked[0].protocols)]
 
 
@@ -133,7 +146,9 @@ def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
     return ", ".join([encoding, *changes])
 
 
-def _panel(question: Question, rows: pd.DataFrame, report: Report, boards: Boards) -> StudyPanel:
+def _panel(
+    question: Question, asked: Study, rows: pd.DataFrame, report: Report, boards: Boards
+) -> StudyPanel:
     protocol = rows["protocol"].iloc[0]
     if question.protocols:
         protocol = question.protocols[0]
@@ -151,5 +166,9 @@ def _panel(question: Question, rows: pd.DataFrame, report: Report, boards: Board
             question.subject,
             question.reference,
         )
-    study = next(name for name in (*question.studies, *question.against) if name in boards.floors)
-    return task_panel(study, own, trained, boards.floors[study][measure], question.subject)
+    floors = next(
+        boards.floors[one.study.title]
+        for one in boards.found
+        if one.study.base == asked.base and one.study.title in boards.floors
+    )
+    return task_panel(question.studies[0], own, trained, floors[measure], question.subject)

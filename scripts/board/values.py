@@ -63,6 +63,14 @@ def csv(tables: Sequence[pd.DataFrame]) -> bytes:
     return pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n").encode()
 
 
+def means_table(summary: pd.DataFrame, measure: str) -> str:
+    """The mean of another measure at each length where it has values, the best encoding first."""
+    values = summary.pivot(index="name", columns="length", values=measure).dropna(axis=1, how="all")
+    values = values.sort_values([*reversed(values.columns)], ascending=False)
+    cells = values.map(lambda value: DASH if np.isnan(value) else f"{value:.2f}")
+    return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
+
+
 def wide_table(boards: Boards) -> str:
     """A row for each encoding and columns at some multiples of the trained length, with reasons for gaps."""
     notes: dict[str, int] = {}
