@@ -47,19 +47,16 @@ FURTHER = {
 }
 """Measures that have a table of their own in a study of a task."""
 FORMER = """\
-Text, masked text and max_index are still those of the former setting: weights with a standard deviation of
+Text and masked text are still those of the former setting: weights with a standard deviation of
 0.02, and a learning rate that was not searched. They are to be measured again. In
 [the setting that is chosen for text](settings.md#text) all eight encodings tried have a lower loss, and
 they differ more."""
 NOTES = {
-    "max_index": f"""\
-The answer is the first of the largest of 19 values: at every length 97 % of the answers are among the first
-64 positions, and the median is index 12. The task tests attention to one of many equal maxima, not reach.
-A symmetric bias cannot tell the first from the last. `alibi` therefore has its `one_sided` form here.
-`kerple` and `sandwich` had their symmetric form and could not learn the task; they are to be measured again
-in a one-sided one. `deberta` has 82 % more parameters than `none`.
-
-{FORMER}""",
+    "max_index": """\
+Point at the first of the largest of 19 values. The answer is equally likely at every position
+(`data.order: uniform`); in the published form, the default of the dataset, 97 % of the answers are among the
+first 64 positions at every length. A symmetric bias cannot tell the first from the last: `alibi`, `kerple`
+and `sandwich` have their `one_sided` forms here. `deberta` has 82 % more parameters than `none`.""",
     "flip_flop": """\
 The answer was last written or read 4 instructions back in the median. The same checkpoints also read the
 [sparse](flip_flop_sparse.md) set, in which it is farther back, and the [dense](flip_flop_dense.md) one.""",
@@ -92,7 +89,7 @@ in size: `deberta` has 20 % more parameters than `none`, `transformer_xl` 5 % an
 
 def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
-    name, most = one.study.title, max(one.seeds.values())
+    name = one.study.title
     folder = f"../../scripts/results/{one.study.name}/measurements"
     settings = ", ".join(f"`{change}`" for change in one.study.set)
     panels = study_panels(one, boards)
@@ -104,7 +101,7 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         figures[f"{name}_lengths.png"] = lines([replace(panels[0], curves=curves)])
     parts = [
         f"# {name}",
-        f"`{one.study.base}` with {settings}, {most} seed{'s' * (most > 1)}, trained at {one.trained} tokens "
+        f"`{one.study.base}` with {settings}, {seeds_text(one)}, trained at {one.trained} tokens "
         f"([study](../../scripts/studies), [measurements]({folder})).",
         *([NOTES[name]] if name in NOTES else []),
         f"![{drawn}, by length in tokens]({name}.png)",
@@ -116,7 +113,8 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     if one.missing:
         parts.append(f"Not measured yet: {missing_text(one)}.")
     if one.is_task:
-        parts += ["## Success rate", success_table(one)] * (most >= FEWEST)
+        several = [name for name in one.encodings if one.seeds[name] >= FEWEST]
+        parts += ["## Success rate", success_table(one, several)] * bool(several)
         for measure, (head, note) in FURTHER.items():
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one.summary, measure)]
@@ -142,6 +140,12 @@ def floors_text(one: Measured, boards: Boards) -> str:
     return f"Floors by length in tokens: {'; '.join(found)}."
 
 
+def seeds_text(one: Measured) -> str:
+    """`3 seeds`, or `1 to 3 seeds` where encodings differ."""
+    least, most = min(one.seeds.values()), max(one.seeds.values())
+    return f"{least} to " * (least < most) + f"{most} seed{'s' * (most > 1)}"
+
+
 def missing_text(one: Measured) -> str:
     """The encodings that lack seeds; only the number of those with the usual lack, where they are many."""
     ((usual, times),) = Counter(one.missing.values()).most_common(1)
@@ -152,11 +156,11 @@ def missing_text(one: Measured) -> str:
     return ", ".join(f"{name} ({stored} of {wanted} seeds)" for name, (stored, wanted) in named.items())
 
 
-def success_table(one: Measured) -> str:
+def success_table(one: Measured, names: Sequence[str]) -> str:
     """The share of seeds that succeed, with Wilson's interval, the median and each seed, by length."""
     lengths = sorted(one.summary["length"].unique())
     rows = []
-    for name in one.encodings:
+    for name in names:
         own, cells = one.at_lengths(name).set_index("length")["values"], [name]
         for length in lengths:
             values = [*own.get(length, {}).values()]
@@ -303,7 +307,7 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, made]
         files["text_and_tasks.png"] = correlation_figure(text, tasks, boards.floors)
     links = [
-        f"- [{one.study.title}]({one.study.title}.md), {max(one.seeds.values())} seeds: "
+        f"- [{one.study.title}]({one.study.title}.md), {seeds_text(one)}: "
         f"{'; '.join(one.compared.verdict[:2])}"
         for one in boards.found
     ]
