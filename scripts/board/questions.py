@@ -73,6 +73,10 @@ QUESTIONS = {
         ("rope", "alibi", "grape_a", "path", "heads", "stick_breaking", "nape_adaptive", "nape_entmax"),
         subject=("nape_adaptive",),
     ),
+    "long_recall_8": Question(
+        "Which encodings recall eight pairs at 1,024 times the trained length?",
+        ["associative_recall_8_long"], ("rope", "path", "heads", "nape_adaptive"), subject=("heads",),
+    ),
     "rope": Question(
         "Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True,
         subject=("rope",), reference="rope",
@@ -166,9 +170,10 @@ def _panel(
             question.subject,
             question.reference,
         )
+    data = asked.recipe("none", 0).data
     floors = next(
         boards.floors[one.study.title]
         for one in boards.found
-        if one.study.base == asked.base and one.study.title in boards.floors
+        if one.study.title in boards.floors and one.study.recipe("none", 0).data == data
     )
     return task_panel(question.studies[0], own, trained, floors[measure], question.subject)
