@@ -75,7 +75,7 @@ QUESTIONS = {
     ),
     "long_recall_8": Question(
         "Which encodings recall eight pairs at 1,024 times the trained length?",
-        ["associative_recall_8_long"], ("rope", "path", "heads", "nape_adaptive"), subject=("heads",),
+        ["associative_recall_8_long"], ("path", "heads", "nape_adaptive"), subject=("heads",),
     ),
     "rope": Question(
         "Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True,
