@@ -47,7 +47,7 @@ def reports(
     runs: Mapping[Path, str],
     own: Collection[str],
     reference: str | None = None,
-    protocols: Sequence[str] = (),
+    protocols: Sequence[str] | None = None,
 ) -> tuple[Report, Report]:
     """The reports of all runs, and of those that differ in the encoding alone.
 

@@ -70,8 +70,8 @@ equal, the one with the smallest mean validation loss is taken. `init_std` is th
 initial weights; `auto` is 1/sqrt(width of a matrix's input).
 
 The tasks are measured in the chosen setting, text and masked text still in a former one. Each page names its
-setting. An entry of the grid in the chosen setting is also the study's entry of
-that encoding with seed 0: for these eight encodings that seed took part in the choice.
+setting. An entry of the grid in the chosen setting is also the study's entry of that encoding with seed 0:
+for these eight encodings that seed took part in the choice.
 
 Cells: the share of whole answers at the trained length and the validation loss in nats; for text, bits per
 byte and the same.""",
