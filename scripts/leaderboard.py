@@ -24,14 +24,15 @@ from board.boards import BEST, FAR, NEAR, Boards
 from board.correlation import correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
-from board.measured import LEARNED, REFERENCE, Measured, read_measured
+from board.measured import LEARNED, REFERENCE, Measured, left_out, read_measured
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.scores import DRAWS, FEWEST, highest, read_floors
+from board.scores import DRAWS, FEWEST, floors_by_length, read_floors
 from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
 from board.values import csv, means_table, of_study, wide_table
+from zoo.comparison.formatting import display_name
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.style import HUES
@@ -118,8 +119,8 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         for measure, (head, note) in FURTHER.items():
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one.summary, measure)]
-    if own := sorted({*one.study.own} & {*one.encodings}):
-        parts.append(f"`{'`, `'.join(own)}` changes the model too, so the comparison below is without it.")
+    if own := {*one.study.own} & {*one.encodings}:
+        parts.append(left_out(own))
     parts.append(markdown(one.compared).partition("\n")[2].strip())
     page = "\n\n".join(parts) + "\n"
     return figures | {f"{name}.md": page.encode()}
@@ -127,14 +128,10 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
 
 def floors_text(one: Measured, boards: Boards) -> str:
     """The floor of each measure at each length, in one sentence."""
-    measures = boards.floors[one.study.title]
+    name = one.study.title
     found = (
-        f"{measure.replace('_', ' ')} "
-        + ", ".join(
-            f"{highest(boards.floors, one.study.title, measure, length)[0]:.2f} ({length})"
-            for length in one.study.lengths
-        )
-        for measure in measures
+        f"{display_name(measure)} {floors_by_length(boards.floors, name, measure, one.study.lengths)}"
+        for measure in boards.floors[name]
         if (one.rows["measure"] == measure).any()
     )
     return f"Floors by length in tokens: {'; '.join(found)}."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from board.floors import DESCRIPTIONS
 from board.measured import SHOWN, Measured
-from board.scores import Board, Floors, highest, loss_board, seed_scores, task_board
+from board.scores import Board, Floors, floors_by_length, highest, loss_board, seed_scores, task_board
 from board.text import DASH, and_list, table
 from zoo.comparison.formatting import number
 from zoo.comparison.statistics import NATS_LOST
@@ -209,12 +209,9 @@ class Boards:
         """The floor of each task at each length, with its strategy."""
         rows = []
         for one in self.of(kind, True):
-            found = {
-                length: highest(self.floors, one.study.title, one.measure, length)
-                for length in one.study.lengths
-            }
-            names = dict.fromkeys(strategy for _, strategy in found.values())
-            cells = ", ".join(f"{length}: {value:.2f}" for length, (value, _) in found.items())
+            asked = self.floors, one.study.title, one.measure
+            names = dict.fromkeys(highest(*asked, length)[1] for length in one.study.lengths)
+            cells = floors_by_length(*asked, one.study.lengths)
             rows.append([one.study.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
         return table(["task", "floor by length in tokens", "strategy"], rows)
 

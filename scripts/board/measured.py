@@ -63,6 +63,11 @@ def reports(
     return report, build(alike, reference=reference, protocols=protocols)
 
 
+def left_out(own: Collection[str]) -> str:
+    """The sentence on the encodings that the second of the `reports` is without."""
+    return f"`{'`, `'.join(sorted(own))}` changes the model too, so the comparison below is without it."
+
+
 @dataclass(frozen=True)
 class Measured:
     """A study with its stored entries.

@@ -50,8 +50,8 @@ def task_panel(
     unit = (
         "share of right tokens" if rows["measure"].iloc[0] == "token_accuracy" else "share of right answers"
     )
-    known = sorted(length for length in {*rows["length"]} if str(length) in floors)
-    floor = {length: max(floors[str(length)].values()) for length in known}
+    lengths = sorted({*rows["length"]})
+    floor = {length: max(floors[str(length)].values()) for length in lengths if str(length) in floors}
     return StudyPanel(title, unit, trained, curves, floor, subject, rate=True)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import reports, run_folders
+from board.measured import left_out, reports, run_folders
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
 from board.values import means_table, values
@@ -47,9 +47,6 @@ class Question:
 AGAINST = """\
 Paired over seeds and documents or examples, with the 95 % interval over both. Each model was trained with its
 setting, so that a difference at the trained length is an effect on training."""
-OWN = """\
-The share of an answer's tokens that are right. {} changes the model too, so the comparison below is without
-it."""
 ROPES = ("rope", "rope_clipped", "p_rope", "none")
 QUESTIONS = {
     "t5_and_fire": Question(
@@ -128,9 +125,9 @@ def question_files(
     rows = report.results.rows.assign(name=report.results.rows["encoding"].map(names))
     summary = report.summary.assign(name=report.summary["encoding"].map(names))
     if report is not compared:
-        tables = (
-            f"{OWN.format(', '.join(sorted(own)))}\n\n{means_table(summary, 'token_accuracy')}\n\n{tables}"
-        )
+        means = means_table(summary, "token_accuracy")
+        head = "The share of an answer's tokens that are right."
+        tables = f"{head} {left_out(own)}\n\n{means}\n\n{tables}"
     page = f"# {question.text}\n\n![{question.text}](question_{name}.png)\n\n{tables}\n"
     files = {
         f"question_{name}.md": page.encode(),

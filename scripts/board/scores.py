@@ -39,6 +39,11 @@ def highest(floors: Floors, study: str, measure: str, length: int) -> tuple[floa
     return known[strategy], strategy
 
 
+def floors_by_length(floors: Floors, study: str, measure: str, lengths: Sequence[int]) -> str:
+    """`16: 0.78, 32: 0.78`."""
+    return ", ".join(f"{length}: {highest(floors, study, measure, length)[0]:.2f}" for length in lengths)
+
+
 def above(floors: Floors, study: str, measure: str, length: int, value: float) -> float:
     """The part of the way from the floor to 1 that a score has come; 0 below the floor."""
     floor, _ = highest(floors, study, measure, length)
