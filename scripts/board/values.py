@@ -21,7 +21,8 @@ MEASURES = ("accuracy", "token_accuracy", "accuracy_beyond", "bits_per_byte", "l
 def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Sequence[str]) -> pd.DataFrame:
     """The mean over seeds of each encoding (`name`), protocol, length and measure, with each seed.
 
-    The interval is that of the summary, or for measures that have none there one over seeds.
+    The interval is that of the summary, or for measures that have none there one over seeds; that of a share
+    ends at 0 and 1.
     """
     kept = rows[rows["measure"].isin(MEASURES) & rows["value"].notna()]
     first = {name: index for index, name in enumerate((*protocols, *MEASURES))}
@@ -43,7 +44,10 @@ def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Seq
             "times": length / own["train_length"].iloc[0], "value": each.mean(), "low": low, "high": high,
             "seeds": " ".join(f"{value:.7g}" for value in each),
         })  # fmt: skip
-    return pd.DataFrame(found)
+    table = pd.DataFrame(found)
+    shares = table["measure"].str.contains("accuracy"), ["low", "high"]
+    table.loc[shares] = table.loc[shares].astype(float).clip(0, 1)
+    return table
 
 
 def of_study(one: Measured, floors: Floors) -> pd.DataFrame:

@@ -91,6 +91,8 @@ def cells(page, head):
 def test_the_values_have_the_means_over_seeds(pages):
     text = (pages / "values.md").read_text()
     rows = pd.read_csv(pages / "values.csv").set_index(["study", "encoding", "length", "measure"])
+    shares = rows[rows.index.get_level_values("measure").str.contains("accuracy")]
+    assert shares[["value", "low", "high"]].stack().dropna().between(0, 1).all()
     for head, length in (("max_index 1x", 64), ("max_index 4x", 256)):
         found = cells(text, head)
         for name in ENCODINGS:
