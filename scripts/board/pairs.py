@@ -82,6 +82,13 @@ def estimate(amounts: Sequence[np.ndarray], sizes: np.ndarray | None) -> Estimat
     return Estimate(value, *combined(value, over_units, *over_seeds))
 
 
+def mean_over_seeds(values: Sequence[float], most: float = 1.0) -> Estimate:
+    """The mean with its 95 % interval over seeds, which ends at 0 and at the most that a value can be."""
+    low, high = interval_of_mean(values)
+    mean = float(sum(values) / len(values))
+    return Estimate(mean) if low is None or high is None else Estimate(mean, max(low, 0.0), min(high, most))
+
+
 @dataclass(frozen=True)
 class UnitLosses:
     """The summed losses of documents for each seed, [N] each, and their bytes or tokens, [N]."""

@@ -9,9 +9,8 @@ import pandas as pd
 from board.boards import Boards
 from board.figures import Curve, StudyPanel
 from board.measured import Measured
-from board.pairs import Estimate, UnitLosses
+from board.pairs import UnitLosses, mean_over_seeds
 from zoo.comparison.formatting import number
-from zoo.evaluation.interval import interval_of_mean
 
 UNITS = {"bits_per_byte": "bits per byte", "loss_nats": "nats"}
 DRAWN = ("nonoverlapping", "sliding")
@@ -44,7 +43,7 @@ def task_panel(
     """The shares of right tokens or answers with 95 % intervals over seeds, of the rows of one measure."""
     rows = rows[rows["value"].notna()]
     curves = {
-        name: Curve({int(length): over_seeds(each["value"]) for length, each in own.groupby("length")})
+        name: Curve({int(length): mean_over_seeds(each["value"]) for length, each in own.groupby("length")})
         for name, own in rows.groupby("name", sort=False)
     }
     unit = (
@@ -53,13 +52,6 @@ def task_panel(
     lengths = sorted({*rows["length"]})
     floor = {length: max(floors[str(length)].values()) for length in lengths if str(length) in floors}
     return StudyPanel(title, unit, trained, curves, floor, subject, rate=True)
-
-
-def over_seeds(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % interval, which ends at 0 and 1."""
-    low, high = interval_of_mean(values)
-    mean = float(sum(values) / len(values))
-    return Estimate(mean) if low is None or high is None else Estimate(mean, max(low, 0.0), min(high, 1.0))
 
 
 def change_panel(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from board.boards import COSTS, FAR, NEAR, Boards
 from board.measured import Measured
+from board.pairs import mean_over_seeds
 from board.scores import Floors, highest
 from board.text import DASH, table
 from zoo.comparison.formatting import number, signed
@@ -21,8 +23,7 @@ MEASURES = ("accuracy", "token_accuracy", "accuracy_beyond", "bits_per_byte", "l
 def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Sequence[str]) -> pd.DataFrame:
     """The mean over seeds of each encoding (`name`), protocol, length and measure, with each seed.
 
-    The interval is that of the summary, or for measures that have none there one over seeds; that of a share
-    ends at 0 and 1.
+    The interval is that of the summary, or for measures that have none there one over seeds.
     """
     kept = rows[rows["measure"].isin(MEASURES) & rows["value"].notna()]
     first = {name: index for index, name in enumerate((*protocols, *MEASURES))}
@@ -38,16 +39,14 @@ def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Seq
     for key, own in kept.groupby(keys, sort=False):
         name, protocol, length, measure = key
         each = own["value"].to_numpy()
-        low, high = ends.get(key, interval_of_mean(each))
+        mean = mean_over_seeds(each, most=1.0 if "accuracy" in measure else math.inf)
+        low, high = ends.get(key, (mean.low, mean.high))
         found.append({
             "study": study, "encoding": name, "protocol": protocol, "measure": measure, "length": length,
-            "times": length / own["train_length"].iloc[0], "value": each.mean(), "low": low, "high": high,
+            "times": length / own["train_length"].iloc[0], "value": mean.value, "low": low, "high": high,
             "seeds": " ".join(f"{value:.7g}" for value in each),
         })  # fmt: skip
-    table = pd.DataFrame(found)
-    shares = table["measure"].str.contains("accuracy"), ["low", "high"]
-    table.loc[shares] = table.loc[shares].astype(float).clip(0, 1)
-    return table
+    return pd.DataFrame(found)
 
 
 def of_study(one: Measured, floors: Floors) -> pd.DataFrame:
