@@ -102,6 +102,8 @@ class Boards:
                 what = f"{and_list(first)} cannot be told apart at the first place"
                 if len(first) == 1:
                     what = f"{first[0]} is first"
+                    if ends := board.place_without_a_task(first[0].strip("`")):
+                        what += f" ({ends} if one task is left out)"
                 elif not first:
                     what = f"`{next(iter(board.values))}` has the highest score"
                 parts.append(f"{where} {what} of {len(board.values)} decoders")
