@@ -1,6 +1,6 @@
-"""The coverage of the 95 % intervals of `zoo.evaluation.interval`, by simulation.
+"""The coverage of the 95 % intervals of `zoo.evaluation.interval` and of the leaderboard, by simulation.
 
-    python scripts/simulate_coverage.py            the tables of docs/coverage.md, in a minute
+    python scripts/simulate_coverage.py            the tables of docs/coverage.md, in a few minutes
 
 Documents are like those of WikiText-2: sizes log-normal with a deviation of 0.8 of their logarithm (0.68 in
 the validation text, 0.86 in the whole), losses per byte that differ by a tenth from document to document.
@@ -11,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 from scipy.signal import lfilter
 
+import results
+from board.boards import Boards
+from board.measured import read_measured
+from board.scores import interquartile_mean, read_floors, task_board
 from zoo.evaluation.interval import (
     Interval,
     combined,
@@ -23,6 +28,7 @@ from zoo.evaluation.interval import (
 )
 
 COUNTS = (5, 10, 17, 41, 60)
+SEEDS = (3, 5, 10)
 BLOCK = 64
 
 
@@ -107,6 +113,40 @@ def of_seeds_and_documents(seeds: int, count: int, deviations: Sequence[float], 
     return held(once, 0.1, repetitions)
 
 
+def of_scores(profile: Sequence[tuple[float, float]], seeds: int, equals: int) -> tuple[float, float]:
+    """Of so many encodings with the same distribution of scores: the share of intervals that hold its
+    interquartile mean, and of pairs of which one is called better. `profile`: mean and variance of a seed's
+    score in each task; the scores have the beta distribution with these."""
+    rng, names = np.random.default_rng(seeds), [f"equal {number}" for number in range(equals)]
+
+    def scores(mean: float, variance: float, count: int) -> np.ndarray:
+        if variance < 1e-8:
+            return np.full(count, mean)
+        weight = mean * (1 - mean) / min(variance, 0.95 * mean * (1 - mean)) - 1
+        return rng.beta(mean * weight, (1 - mean) * weight, count)
+
+    truth = interquartile_mean(
+        np.concatenate([scores(*task, 20_000) for task in profile]), np.ones(20_000 * len(profile))
+    )
+    board = task_board({
+        f"task {number}": pd.DataFrame(
+            {"encoding": np.repeat(names, seeds), "score": scores(*task, equals * seeds), "learned": True}
+        )
+        for number, task in enumerate(profile)
+    })  # fmt: skip
+    kept = np.mean([own.low <= truth <= own.high for own in board.values.values()])
+    return float(kept), float(board.better.to_numpy().sum() / (equals * (equals - 1) / 2))
+
+
+def measured_profiles() -> list[list[tuple[float, float]]]:
+    """The mean and the variance over seeds of each decoder's score in each task of the leaderboard."""
+    studies = [study for study in results.read_studies(results.STUDIES) if study.leaderboard]
+    found = [one for study in studies if (one := read_measured(study, results.OUT))]
+    board = Boards(found, read_floors(results.OUT)).tasks
+    each = [own.groupby("encoding")["score"].agg(["mean", "var"]) for own in board.seeds.values()]
+    return [[(*own.loc[name],) for own in each] for name in board.values if board.values[name].value > 0.02]
+
+
 def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -> Iterator[str]:
     yield f"| {' | '.join(map(str, head))} |"
     yield f"|---|{'--:|' * (len(head) - 1)}"
@@ -114,6 +154,12 @@ def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -
         f"| {name} | {' | '.join(f'{100 * share:.1f}' for share in shares)} |" for name, shares in rows
     )
     yield ""
+
+
+def scores_of_the_board(equals: int = 20) -> list[tuple[str, Sequence[float]]]:
+    each = {seeds: [of_scores(one, seeds, equals) for one in measured_profiles()] for seeds in SEEDS}
+    kept, apart = zip(*(np.mean(one, axis=0) for one in each.values()), strict=True)
+    return [("score", kept), ("equal encodings called different", apart)]
 
 
 def main(repetitions: int = 4000) -> None:
@@ -146,6 +192,7 @@ def main(repetitions: int = 4000) -> None:
             (", ".join(map(str, one)), [of_seeds_and_documents(*size, one, n // 2) for size in seeds])
             for one in mixed
         ]),
+        *table(["seeds of each task", *SEEDS], scores_of_the_board()),
     ]  # fmt: skip
     print("\n".join(lines))
 

@@ -162,9 +162,7 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
             order = pd.Series({name: mean(name, task) for name in names}).rank(ascending=False, method="min")
             without[task] = {name: (int(rank), int(rank)) for name, rank in order.items()}
         return Board(values, pd.DataFrame(), without, dict(tasks))
-    drawn = {
-        name: {task: _resampled(name, task, own) for task, own in scores[name].items()} for name in names
-    }
+    drawn = {name: {task: resampled(name, task, own) for task, own in scores[name].items()} for name in names}
 
     def draws(left_out: str = "") -> pd.DataFrame:
         columns = {}
@@ -204,9 +202,11 @@ def loss_board(one: Measured) -> Board:
     return Board({name: values[name] for name in names}, better, behind=behind)
 
 
-def _resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:
+def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:
+    """n - 1 of n seeds in each draw: n of n would make the variance of a mean too small by (n - 1)/n (Rao and
+    Wu 1988, doi:10.1080/01621459.1988.10478591)."""
     rng = np.random.default_rng([crc32(name.encode()), crc32(task.encode())])
-    return scores[rng.integers(0, len(scores), (DRAWS, len(scores)))]
+    return scores[rng.integers(0, len(scores), (DRAWS, len(scores) - 1))]
 
 
 def _weights(groups: Sequence[np.ndarray]) -> np.ndarray:

@@ -20,7 +20,7 @@ from board.boards import BEST
 from board.correlation import interval, spearman
 from board.measured import read_measured
 from board.pairs import Estimate, differences_table
-from board.scores import interquartile_mean, task_board
+from board.scores import interquartile_mean, resampled, task_board
 from board.sentences import filled, problems
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +156,12 @@ def test_a_place_counts_the_encodings_that_are_surely_better():
     }  # fmt: skip
     assert board.groups() == [["good"], ["even", "noisy"], ["zero"]]
     assert board.learned("noisy") == (3, 12) and board.score_of_learned("noisy") == pytest.approx(0.9)
+
+
+def test_draws_of_a_mean_have_the_variance_of_a_mean():
+    for scores in (np.array([0.2, 0.9, 0.4]), np.random.default_rng(0).random(10)):
+        drawn = resampled("path", "copy", scores).mean(axis=1)
+        assert drawn.var() == pytest.approx(scores.var(ddof=1) / len(scores), rel=0.06)
 
 
 def test_few_seeds_have_an_order_and_no_places():
