@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import results
-from board.boards import BEST, FAR, NEAR, Boards
+from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards
 from board.correlation import correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
@@ -40,8 +40,6 @@ from zoo.files import atomic_write
 from zoo.reports.text import markdown
 
 OUT = results.ROOT / "docs" / "results"
-SUCCESS = 0.95
-"""A seed with at least this accuracy counts as a success."""
 FURTHER = {
     "accuracy_beyond": ("Beyond the trained length", "Accuracy where the answer lies there."),
     "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
@@ -70,9 +68,9 @@ in most cases: the floor is high.""",
 A model that knows both values and not their keys has both right in 0.56 of the cases, more than half
 because the two values may be equal, and 0.78 of the tokens.""",
     "associative_recall_8": """\
-The learning rate and the start are those that were chosen for two pairs. An encoding that does not learn
-eight pairs may need others, more steps or another seed. The task counts on the leaderboard once half of the
-encodings are measured.""",
+The learning rate and the initialization are those that were chosen for two pairs. An encoding that does not
+learn eight pairs may need others, more steps or another seed. The task counts on the leaderboard once half of
+the encodings are measured.""",
     "masked_text": f"""\
 `deberta` has 30 % more parameters than `none`, `transformer_xl` 5 %.
 
@@ -95,7 +93,8 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     settings = ", ".join(f"`{change}`" for change in one.study.set)
     panels = study_panels(one, boards)
     every = len(boards.shown(one)) == len(one.encodings)
-    drawn = "All encodings" if every else f"The most used encodings and the best {BEST}"
+    best = f"the best {BEST_HERE} on the tasks and here" if one.is_task else f"the best {BEST}"
+    drawn = "All encodings" if every else f"The most used encodings and {best}"
     figures = {f"{name}.png": lines(panels)}
     if len(panels) > 1:  # the first alone, for the README; each curve has a hue of its own
         curves = {label: panels[0].curves[label] for label in boards.shown(one, len(HUES))}
@@ -107,7 +106,8 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         *([NOTES[name]] if name in NOTES else []),
         f"![{drawn}, by length in tokens]({name}.png)",
         "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss."
-        + " The dashed line is the floor, the score of a strategy that does not do the task." * one.is_task,
+        + " The grey area ends at the floor, the score of a strategy that does not do the task."
+        * one.is_task,
     ]
     if one.is_task:
         parts.append(floors_text(one, boards))
@@ -164,7 +164,7 @@ def success_table(one: Measured, names: Sequence[str]) -> str:
             if not values:
                 cells.append(DASH)
                 continue
-            won = np.array([float(value >= SUCCESS) for value in values])
+            won = np.array([float(value >= LEARNED) for value in values])
             low, high = interval_of_rate(won)
             each = ", ".join(f"{value:.2f}" for value in sorted(values, reverse=True))
             cells.append(
@@ -172,8 +172,8 @@ def success_table(one: Measured, names: Sequence[str]) -> str:
             )
         rows.append(cells)
     note = (
-        f"The share of seeds with an accuracy of at least {SUCCESS}, with Wilson's 95 % interval; the median "
-        "accuracy, and in brackets the accuracy of each seed."
+        f"The share of seeds with an accuracy of at least {LEARNED:g}, with Wilson's 95 % interval; the "
+        "median accuracy, and in brackets the accuracy of each seed."
     )
     return f"{note}\n\n{table(['encoding', *map(str, lengths)], rows)}"
 
@@ -183,19 +183,20 @@ The models are small and trained for minutes. The table shows how encodings fail
 not which one a large model should use. On text the failures beyond the trained length are several times
 smaller than published ones, probably because such small models use few distant tokens.
 
-Each task of decoders has [the learning rate and the start of the weights](settings.md) that were chosen
-for it. {FORMER}"""
+Each task of decoders has [the learning rate and the initialization](settings.md) that were chosen for it.
+{FORMER}"""
 FIGURE = """\
 After the name: the place. On text the intervals are those of the paired difference to the first encoding.
 Below a line begins a group: its first encoding is worse than the leader of the group above."""
 LEGEND = f"""\
-Order: by the score in the tasks, then by text. A place is an interval: of `2–9` one encoding is better in
-more than 97.5 % of the draws, or by its paired interval. 1x, {NEAR}x and {FAR}x are multiples of the
-trained length. Text: bits per byte, and its paired change from the trained length with half of the 95 %
-interval over documents and seeds. Tasks: the score above the floor with its 95 % interval. Seeds learned:
-of all seeds of all tasks, those with {LEARNED:g} of the whole answers at the trained length. Parameters and
-time of a training step are relative to `none`; parameters of the model of text, in brackets of the tasks. A
-dash: not measured or not possible. [All values](values.md), as [CSV](values.csv).
+Order: by the score in the tasks, then by text. A place is an interval: for the encoding at `2–9` one other
+is better, and all but eight others are worse; the rest cannot be told apart from it ([the
+rule](#the-rule)). 1x, {NEAR}x and {FAR}x are multiples of the trained length. Text: bits per byte, and its
+paired change from the trained length with half of the 95 % interval over documents and seeds. Tasks: the
+score above the floor with its 95 % interval. Seeds learned: of all seeds of all tasks, those with
+{LEARNED:g} of the whole answers at the trained length. Parameters and time of a training step are relative
+to `none`; parameters of the model of text, in brackets of the tasks. A dash: not measured or not possible.
+[All values](values.md), as [CSV](values.csv).
 
 Combinations: `heads` is NAPE (half of the heads ALiBi with slopes 1/h, half without positions),
 `nape_entmax` the same with `entmax`, and `nape_adaptive` with `entmax` and adaptive logits, which change
@@ -209,29 +210,35 @@ it learned the task or not.
   an answer, or of right answers where they have one token. The floor is the score of the best strategy that
   does not do the task, such as saying the last symbol again. The score of a seed is the mean over the lengths
   above the trained one. A length at which an encoding cannot be read scores 0.
-- **Tasks** count from when half of the encodings are measured, and an encoding has a place with all of them.
+- **Tasks** count once half of the encodings are measured in them. An encoding has a place once it is measured
+  in all of these tasks.
 - **Aggregate**: the interquartile mean over tasks and seeds (Agarwal et al. 2021, arXiv:2108.13264), in
-  which each task has the same weight. It leaves out the best and the worst quarter: of six tasks, a single
-  one that an encoding keeps or loses counts for nothing. Its interval is a bootstrap over the seeds of each
-  task, {DRAWS:,} draws of all seeds but one (Rao and Wu 1988, doi:10.1080/01621459.1988.10478591).
+  which each task has the same weight. It leaves out the lowest and the highest quarter: how far a single
+  task lies from the others counts for nothing. Whether an encoding keeps a task does count. Its interval is a
+  bootstrap over the seeds of each task, {DRAWS:,} draws with replacement, each of one seed fewer than were
+  measured (Rao and Wu 1988, doi:10.1080/01621459.1988.10478591).
 - **Place** on the tasks: 1 + the number of encodings that are better in more than 97.5 % of the draws. The
   last place of the interval counts those that are not worse in more than 97.5 % of them.
 - **Place** on text: the same for the mean loss over the lengths above the trained one, by the paired 95 %
   interval of each difference, over documents and common seeds. Of one seed it is over documents alone.
 - **Few seeds**: with fewer than {FEWEST} seeds of a task the scores have no intervals and no places.
 - **Limits**: with three seeds the intervals of scores are too narrow. [In a simulation](../coverage.md) they
-  hold the true score in 82 % of the cases in place of 95, and 10 % of equal encodings are called different in
-  place of 5. A place has no meaning apart from these tasks and lengths, and no interval is corrected for the
-  number of pairs."""
+  hold the true score in 82 % of the cases in place of 95, and one of two equal encodings is called better in
+  10 % in place of 5. A place has no meaning apart from these tasks and lengths, and no interval is corrected
+  for the number of pairs."""
 OF_TASKS = f"""\
 "Without a task": the range of places if one task is left out; with few seeds, of ranks. "Of those": the
-score of the seeds that learned their task, which are other tasks for other encodings. Each task: the mean
-score of its seeds, and in brackets the number of seeds that learned it ({LEARNED:g} of the whole answers at
-the trained length)."""
+score of the seeds that learned their task. Encodings learn different tasks, so this column does not compare
+them. Each task: the mean score of its seeds, and in brackets the number of seeds that learned it
+({LEARNED:g} of the whole answers at the trained length). The score of a task in which an answer has several
+tokens counts single tokens."""
 OF_TEXT = """\
 Bits per byte with 95 % intervals over documents and seeds; changes are paired. Effective length: the longest
 tested length up to which the loss under `sliding` rises by at most {nats:g} nats per token, over {targets:,}
 targets in {documents} documents; where seeds differ, each of them in brackets."""
+OF_STUDIES = """\
+These lines compare whole answers, the boards single tokens. At the longest length few encodings have a whole
+answer right in copy, reverse and sort."""
 OF_VALUES = """\
 Means over seeds at some multiples of the trained length. Tasks: the share of whole answers, in brackets that
 of their tokens. Text: bits per byte, or nats per masked token. The pages of the studies have the intervals;
@@ -250,16 +257,20 @@ the loss on text (as a multiple, negated), and of the score above the floor in a
 where answers have several). An encoding counts if it learned the task: at least {LEARNED:g} of the whole
 answers at 1x, as a mean over seeds. The 95 % interval is by bootstrap over families, a wrapper in the family
 of the encoding it is built around. With few families it is rough. It is not corrected for the number of
-correlations."""
+correlations. A dash: fewer than five encodings, or three quarters of them at the floor at {NEAR} times the
+length."""
 
 
 def leaderboard_files(boards: Boards) -> dict[str, bytes]:
     """The page of the boards and its figures, by file name."""
     first = {}
     if boards.text:
-        first["Decoders on text"] = (boards.text[1], "bits per byte beyond 1x, less those of the first")
+        first["Decoders on text"] = (
+            boards.text[1],
+            "bits per byte beyond 1x, less those of the first (less is better)",
+        )
     if boards.tasks:
-        first["Decoders on tasks"] = (boards.tasks, "score above the floor")
+        first["Decoders on tasks"] = (boards.tasks, "score above the floor (more is better)")
     parts = [
         "# Leaderboard",
         boards.sentence(),
@@ -284,11 +295,11 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         parts.append(boards.floor_table("decoder"))
     encoders = {}
     if boards.encoder_tasks:
-        encoders["Encoders on tasks"] = (boards.encoder_tasks, "score above the floor")
+        encoders["Encoders on tasks"] = (boards.encoder_tasks, "score above the floor (more is better)")
     for one in boards.of("encoder", task=False):
         encoders[one.study.title] = (
             boards.losses[one.study.title],
-            "nats beyond 1x, less those of the first",
+            "nats beyond 1x, less those of the first (less is better)",
         )
     if encoders:
         files["leaderboard_encoders.png"] = dots(encoders)
@@ -310,7 +321,7 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         f"{'; '.join(one.compared.verdict[:2])}"
         for one in boards.found
     ]
-    parts += ["## Studies", "\n".join(links)]
+    parts += ["## Studies", OF_STUDIES, "\n".join(links)]
     return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
 
 

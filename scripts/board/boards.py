@@ -21,6 +21,8 @@ NEAR, FAR = 4, 32
 """The multiples of the trained length at which the change of the loss has a column."""
 BEST = 5
 """Encodings at the head of a board that are shown with the most used ones."""
+BEST_HERE = 3
+"""Encodings at the head of a board, and at that of a task, in the figure of the task."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +78,20 @@ class Boards:
         return [*board.values][:BEST] if board else []
 
     def shown(self, one: Measured, most: int | None = None) -> list[str]:
-        """The encodings in the figure of a study: the most used, and the best of its board; all of a few.
+        """The encodings in the figure of a study: the most used, the best of its board, and of a task the
+        best in it; all of a few.
 
         Args:
-            most: number of encodings; by default the most used and `BEST` others.
+            most: number of encodings; by default the most used and all of the best.
         """
         if len(one.encodings) <= len(HUES):
             return one.encodings
         best = self.best(one.study.name)
         if most is not None:
             best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]
+        elif one.is_task:
+            scores = seed_scores(one, self.floors).groupby("encoding", sort=False)["score"].mean()
+            best = [*best[:BEST_HERE], *scores.nlargest(BEST_HERE).index]
         return [name for name in one.encodings if name in best or name in SHOWN]
 
     def matter(self) -> set[str]:

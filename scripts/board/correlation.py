@@ -16,6 +16,8 @@ from zoo import registry
 from zoo.figures.style import RC
 
 BOOTSTRAP = 2000
+TIED = 0.75
+"""With this share of scores at the floor there is nothing to correlate."""
 
 
 def pairs_of(
@@ -54,7 +56,8 @@ def family(one: Measured, name: str) -> str:
 
 
 def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors) -> bytes:
-    """The changes of the loss on text and of the score of each task, a point for each encoding, as PNG."""
+    """The change of the score of each task over the order of the changes of the loss on text, a point for
+    each encoding, as PNG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -63,16 +66,22 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors
     style = looks(text.encodings)
     with rc_context(RC):
         figure = Figure(figsize=(2.4 * columns, 2.4 * count), layout="constrained")
-        grid = figure.subplots(count, columns, sharex=True, squeeze=False).flat
-        every = [pairs_of(text, task, floors) for task in tasks]
+        grid = figure.subplots(count, columns, squeeze=False).flat
+        every = [
+            dict(sorted(pairs_of(text, task, floors).items(), key=lambda one: -one[1][0])) for task in tasks
+        ]
         for axes, task, pairs in zip(grid, tasks, every, strict=False):
-            for name, point in pairs.items():
-                axes.plot(*point, style[name].marker, color=style[name].color, markersize=3.8)
+            for name, (place, (_, score)) in zip(pairs, enumerate(pairs.values()), strict=True):
+                axes.plot(place, score, style[name].marker, color=style[name].color, markersize=3.8)
+            axes.set_xticks([])
             axes.set_title(task.study.title)
-            value = spearman(np.array([*pairs.values()]) * (-1, 1)) if len(pairs) > 1 else math.nan
-            axes.annotate(
-                f"{value:+.2f}", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7
-            )
+            if _varied(pairs):
+                value = spearman(np.array([*pairs.values()]) * (-1, 1))
+                axes.annotate(
+                    f"rank correlation {value:+.2f}", (0.03, 0.97), xycoords="axes fraction", va="top",
+                    fontsize=7,
+                )  # fmt: skip
+            axes.margins(y=0.12)
         for axes in grid[len(tasks) :]:
             axes.set_axis_off()
         for name in dict.fromkeys(name for pairs in every for name in pairs):
@@ -80,17 +89,23 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors
                 [], [], style[name].marker, color=style[name].color, markersize=3.8, label=name
             )
         grid[len(tasks)].legend(ncols=2, fontsize=5.5, frameon=False, loc="upper left")
-        figure.supxlabel("loss on text at 4x as a multiple of that at 1x", fontsize=8)
+        figure.supxlabel(
+            "encodings by the change of their loss on text to 4x, the best on the right", fontsize=8
+        )
         figure.supylabel("score above the floor at 4x / that at 1x", fontsize=8)
         return png(figure)
 
 
 def _correlation(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> str:
-    if len(pairs) < 5:
+    if not _varied(pairs):
         return DASH
     low, high = interval(pairs, families)
     value = spearman(np.array([*pairs.values()]) * (-1, 1))  # a smaller loss is better
     return f"{value:.2f} ({low:.2f} to {high:.2f}), {len(pairs)} encodings"
+
+
+def _varied(pairs: Mapping[str, tuple[float, float]]) -> bool:
+    return len(pairs) >= 5 and np.mean([score == 0 for _, score in pairs.values()]) < TIED
 
 
 def interval(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> tuple[float, float]:

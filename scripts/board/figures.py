@@ -33,7 +33,7 @@ def looks(names: Sequence[str]) -> dict[str, Style]:
     for index, name in enumerate(rest):
         turn = index // len(free) + 1
         found[name] = Style(
-            free[index % len(free)], DASHES[turn % len(DASHES)], MARKERS[index % len(MARKERS)]
+            free[index % len(free)], DASHES[turn % len(DASHES)], MARKERS[(index + 5) % len(MARKERS)]
         )
     return found
 
@@ -86,7 +86,7 @@ class StudyPanel:
 
 def lines(panels: Sequence[StudyPanel]) -> bytes:
     """The panels one below the other, as PNG: a bar for the interval at each length, the name of each curve
-    at its end, a dotted line at the trained length and a dashed one at the floor."""
+    at its end, a dotted line at the trained length, and all below the floor in grey."""
     style = looks(list(dict.fromkeys(name for panel in panels for name in panel.curves)))
     heights = [max(2.6, LINE * (len(panel.curves) + 3)) for panel in panels]
     with rc_context(RC):
@@ -111,9 +111,8 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
     axes.set_ylabel(panel.unit)
     axes.set_title(panel.title, fontsize=8.5)
     if panel.floor:
-        axes.plot(
-            [*panel.floor], [*panel.floor.values()], color=INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1
-        )
+        axes.fill_between([*panel.floor], bottom, [*panel.floor.values()], color=GRID, linewidth=0, zorder=0)
+        axes.plot([*panel.floor], [*panel.floor.values()], color=FAINT, linewidth=1, zorder=1)
     labels = []
     for index, (name, one) in enumerate(panel.curves.items()):
         look, strong = style[name], name in panel.subject

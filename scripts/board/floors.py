@@ -31,8 +31,8 @@ FACTORS = (1, 1.5, 2, 3, 4, 8)
 DESCRIPTIONS = {
     "guess": "guess among all answers",
     "repeat": "say the last symbol again",
-    "look_up": "say what stands beside the last symbol, at one of its places in the question",
-    "unordered": "know the symbols and not their order",
+    "look_up": "find the last symbol in the question, at one of its places, and say its neighbour",
+    "unordered": "know how often each symbol occurs and not where",
     "unkeyed": "know the values and not their keys",
     "first": "point at the first position",
 }

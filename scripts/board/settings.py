@@ -29,7 +29,7 @@ OWN_START = (
     ("t5", "bias from N(0, 1/sqrt(E)), gain sqrt(D) on the table", "`transformers`; `x_transformers`"),
     ("transformer_xl", "W, u and v from N(0, 0.02)", "the authors' code"),
 )
-"""Parts of an encoding with a start of their own, which `model.init_std` does not change."""
+"""Parts of an encoding with an initialization of their own, which `model.init_std` does not change."""
 
 
 def read_grid(study: Study, stored: Path) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def settings_page(studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
     parts = [
         "# How the training setting is chosen",
         f"""\
-One learning rate and one start of the weights serve all encodings of a task. They are chosen with one seed,
+One learning rate and one initialization serve all encodings of a task. They are chosen with one seed,
 from the validation loss and the score at the trained length; no longer length is read. The chosen setting is
 the one in which most of these encodings learn the task ({LEARNED:g} of the whole answers). Where several are
 equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
@@ -80,9 +80,9 @@ byte and the same.""",
         if study.grid:
             parts += _section(study, stored)
     parts += [
-        "## Starts of their own",
-        "Parts of an encoding whose start follows its source in every setting:",
-        table(["encoding", "start", "source"], OWN_START),
+        "## Initializations of their own",
+        "Parts of an encoding whose initialization follows its source in every setting:",
+        table(["encoding", "initialization", "source"], OWN_START),
     ]
     return {"settings.md": ("\n\n".join(parts) + "\n").encode()}
 
