@@ -105,9 +105,12 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
         f"([study](../../scripts/studies), [measurements]({folder})).",
         *([NOTES[name]] if name in NOTES else []),
         f"![{drawn}, by length in tokens]({name}.png)",
-        "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss."
-        + " The grey area ends at the floor, the score of a strategy that does not do the task."
-        * one.is_task,
+        "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss. "
+        + (
+            "The grey area ends at the floor, the score of a strategy that does not do the task."
+            if one.is_task
+            else "In brackets: the value at the trained length."
+        ),
     ]
     if one.is_task:
         parts.append(floors_text(one, boards))

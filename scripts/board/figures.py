@@ -161,7 +161,7 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
         axes.annotate(
             text, (end, value), (1.02, (height - bottom) / (top - bottom)), textcoords="axes fraction",
             fontsize=7, va="center", color=color, fontweight="bold" if strong else "normal",
-            annotation_clip=False, arrowprops=line if "ends at" not in text else None,
+            annotation_clip=False, arrowprops=line if end >= lengths[-1] * 0.95 else None,
         )  # fmt: skip
 
 
