@@ -14,26 +14,32 @@ from board.pairs import Estimate
 from board.scores import Board
 from board.text import png
 from zoo import registry
-from zoo.figures.style import DASHES, FAINT, FIRST, GRID, HUES, INK, MARKERS, RC, Style, styles
+from zoo.figures.style import DASHES, FAINT, FIRST, GRID, HUES, INK, MARKERS, RC, STYLES, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+NEXT = (
+    "path", "nape_entmax", "nape_adaptive", "heads", "grape_a", "bam", "alibi_entmax", "stick_breaking",
+    "cable", "dape", "dpb", "transformer_xl", "rope_sink", "p_rope",
+)  # fmt: skip
+"""After the most used encodings: heads of a board, and combinations. All others follow by name."""
 LINE = 0.13
 """Inches of a line of text."""
 
 
 def looks(names: Sequence[str]) -> dict[str, Style]:
-    """The style of each encoding, that of `zoo compare`; further curves take hues that the others leave."""
-    known = registry.encodings.names()
-    found = styles(name for name in names if name in known)
+    """The style of each encoding, the same on all pages. A checkpoint that is read in another way (`rope,
+    window 256`) has a hue that its figure leaves."""
+    order = [*FIRST, *NEXT]
+    order += sorted({*registry.encodings.names()} - {*order})
+    found = {name: STYLES[order.index(name)] for name in names if name in order}
     taken = {style.color for style in found.values()}
     free = [hue for hue in HUES if hue not in taken] or [*HUES]
-    rest = [name for name in names if name not in known]
-    for index, name in enumerate(rest):
+    for index, name in enumerate(name for name in names if name not in found):
         turn = index // len(free) + 1
         found[name] = Style(
-            free[index % len(free)], DASHES[turn % len(DASHES)], MARKERS[(index + 5) % len(MARKERS)]
+            free[index % len(free)], DASHES[turn % len(DASHES)], MARKERS[index % len(MARKERS)]
         )
     return found
 

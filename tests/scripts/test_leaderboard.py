@@ -18,10 +18,12 @@ import leaderboard
 import results
 from board.boards import BEST
 from board.correlation import interval, spearman
+from board.figures import NEXT, looks
 from board.measured import read_measured
 from board.pairs import Estimate, differences_table
 from board.scores import interquartile_mean, resampled, task_board
 from board.sentences import filled, problems
+from zoo import registry
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
@@ -156,6 +158,12 @@ def test_a_place_counts_the_encodings_that_are_surely_better():
     }  # fmt: skip
     assert board.groups() == [["good"], ["even", "noisy"], ["zero"]]
     assert board.learned("noisy") == (3, 12) and board.score_of_learned("noisy") == pytest.approx(0.9)
+
+
+def test_each_encoding_has_a_look_of_its_own_in_every_figure():
+    every = [*registry.encodings.names(), *NEXT]
+    assert len({*looks(every).values()}) == len({*every})
+    assert looks(["path"])["path"] == looks(every)["path"]
 
 
 def test_draws_of_a_mean_have_the_variance_of_a_mean():
