@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 
 import results
-from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards
+from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards, read_boards
 from board.correlation import correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
 from board.measured import LEARNED, REFERENCE, Measured, left_out, read_measured
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.scores import DRAWS, FEWEST, floors_by_length, read_floors
+from board.scores import DRAWS, FEWEST, floors_by_length
 from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, table
@@ -362,8 +362,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.floors:
         atomic_write(stored / "floors.json", floors_file(studies))
         return
-    found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
-    boards = Boards(found, read_floors(stored))
+    boards = read_boards(studies, stored)
+    found = boards.found
     files = leaderboard_files(boards)
     tables = []
     readings = [page for one in found for page in one.study.pages[1:]]

@@ -15,9 +15,8 @@ import pandas as pd
 from scipy.signal import lfilter
 
 import results
-from board.boards import Boards
-from board.measured import read_measured
-from board.scores import interquartile_mean, read_floors, task_board
+from board.boards import read_boards
+from board.scores import interquartile_mean, task_board
 from zoo.evaluation.interval import (
     Interval,
     combined,
@@ -140,9 +139,7 @@ def of_scores(profile: Sequence[tuple[float, float]], seeds: int, equals: int) -
 
 def measured_profiles() -> list[list[tuple[float, float]]]:
     """The mean and the variance over seeds of each decoder's score in each task of the leaderboard."""
-    studies = [study for study in results.read_studies(results.STUDIES) if study.leaderboard]
-    found = [one for study in studies if (one := read_measured(study, results.OUT))]
-    board = Boards(found, read_floors(results.OUT)).tasks
+    board = read_boards(results.read_studies(results.STUDIES), results.OUT).tasks
     each = [own.groupby("encoding")["score"].agg(["mean", "var"]) for own in board.seeds.values()]
     return [[(*own.loc[name],) for own in each] for name in board.values if board.values[name].value > 0.02]
 
@@ -157,8 +154,9 @@ def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -
 
 
 def scores_of_the_board(equals: int = 20) -> list[tuple[str, Sequence[float]]]:
-    each = {seeds: [of_scores(one, seeds, equals) for one in measured_profiles()] for seeds in SEEDS}
-    kept, apart = zip(*(np.mean(one, axis=0) for one in each.values()), strict=True)
+    profiles = measured_profiles()
+    each = [np.mean([of_scores(one, seeds, equals) for one in profiles], axis=0) for seeds in SEEDS]
+    kept, apart = zip(*each, strict=True)
     return [("score", kept), ("equal encodings called different", apart)]
 
 

@@ -9,9 +9,19 @@ from functools import cached_property
 from pathlib import Path
 
 from board.floors import DESCRIPTIONS
-from board.measured import SHOWN, Measured
-from board.scores import Board, Floors, floors_by_length, highest, loss_board, seed_scores, task_board
+from board.measured import SHOWN, Measured, read_measured
+from board.scores import (
+    Board,
+    Floors,
+    floors_by_length,
+    highest,
+    loss_board,
+    read_floors,
+    seed_scores,
+    task_board,
+)
 from board.text import DASH, and_list, table
+from results import Study
 from zoo.comparison.formatting import number
 from zoo.comparison.statistics import NATS_LOST
 from zoo.figures.style import HUES
@@ -104,11 +114,11 @@ class Boards:
         parts = []
         for where, board in (("on text", self.text and self.text[1]), ("on the tasks", self.tasks)):
             if board:
-                first = [f"`{name}`" for name, (low, _) in board.places().items() if low == 1]
-                what = f"{and_list(first)} cannot be told apart at the first place"
+                first = [name for name, (low, _) in board.places().items() if low == 1]
+                what = f"{and_list([f'`{name}`' for name in first])} cannot be told apart at the first place"
                 if len(first) == 1:
-                    what = f"{first[0]} is first"
-                    if ends := board.place_without_a_task(first[0].strip("`")):
+                    what = f"`{first[0]}` is first"
+                    if ends := board.place_without_a_task(first[0]):
                         what += f" ({ends} if one task is left out)"
                 elif not first:
                     what = f"`{next(iter(board.values))}` has the highest score"
@@ -222,6 +232,12 @@ class Boards:
             cells = floors_by_length(*asked, one.study.lengths)
             rows.append([one.study.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
         return table(["task", "floor by length in tokens", "strategy"], rows)
+
+
+def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
+    """The boards of the stored entries of the studies of the leaderboard."""
+    found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
+    return Boards(found, read_floors(stored))
 
 
 def effective_length(one: Measured, name: str) -> str:

@@ -71,7 +71,7 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors
             dict(sorted(pairs_of(text, task, floors).items(), key=lambda one: -one[1][0])) for task in tasks
         ]
         for axes, task, pairs in zip(grid, tasks, every, strict=False):
-            for name, (place, (_, score)) in zip(pairs, enumerate(pairs.values()), strict=True):
+            for place, (name, (_, score)) in enumerate(pairs.items()):
                 axes.plot(place, score, style[name].marker, color=style[name].color, markersize=3.8)
             axes.set_xticks([])
             axes.set_title(task.study.title)
