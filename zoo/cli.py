@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
 
@@ -52,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; during an import, which may swallow it, end the process at once."""
+    files = (caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame))
+    if "<frozen importlib._bootstrap>" in files:
+        if is_first_process():
+            os.write(2, b"interrupted\n")  # a handler may run in the middle of another print
+        os._exit(INTERRUPTED)
     raise KeyboardInterrupt
 
 
