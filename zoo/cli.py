@@ -43,7 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.error(f"unrecognized arguments: {' '.join(unknown)}{known}")
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    _handle_signals(_interrupt)
     try:
         return _run(options)
     finally:
@@ -64,6 +63,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     try:
+        _handle_signals(_interrupt)
         code = options.run(options)
         sys.stdout.flush()
         return code or DONE
