@@ -19,8 +19,8 @@ class FixedTargets(Protocol):
     """The last tokens of each document, read in windows of `length` tokens that end there.
 
     Kazemnejad et al. 2023 (arXiv:2305.19466), appendix F. Only the context differs between two lengths, so a
-    lower loss comes from the farther tokens, without an early-token effect. It hides the rest of the text:
-    there are few targets, all at the ends of long documents.
+    lower loss comes from the tokens that a longer window adds. For the first targets of a short window these
+    are near ones too. It hides the rest of the text: few targets, all at the ends of long documents.
 
     Documents are used if they begin within the text that the other protocols score; they may end beyond it.
     The targets are the last `evaluate.targets` tokens of a document, its end token included, and at most the
@@ -32,7 +32,7 @@ class FixedTargets(Protocol):
 
     explanation = (
         "The last tokens of each document are scored with growing context from the document: only the "
-        "context differs between two lengths, so a lower loss comes from the farther tokens."
+        "context differs between two lengths, so a lower loss comes from the tokens that a longer one adds."
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
