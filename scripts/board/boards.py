@@ -121,19 +121,24 @@ class Boards:
                     if ends := board.place_without_a_task(first[0]):
                         what += f" ({ends} if one task is left out)"
                 elif not first:
-                    what = f"`{next(iter(board.values))}` has the highest score"
+                    best = "lowest loss beyond 1x" if board.behind else "highest score"
+                    what = f"`{next(iter(board.values))}` has the {best}"
                 parts.append(f"{where} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
 
     def summary(self, names: Collection[str] = ()) -> str:
-        """The table of ten columns, of all decoders or of some."""
+        """The table of all decoders or of some; without places of a board that has few seeds."""
+        placed = {
+            f"place, {name}": board
+            for name, board in (("text", self.text and self.text[1]), ("tasks", self.tasks))
+            if board and board.places()
+        }
         costs = {row["name"]: row["time"] for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
         rows = []
         for name in (name for name in self.decoders() if not names or name in names):
             cells = [name]
-            board = self.text[1] if self.text else None
-            cells += [one.place(name) if one else "" for one in (board, self.tasks)]
+            cells += [board.place(name) for board in placed.values()]
             cells.append(self.parameters(name))
             cells += self._text_cells(name)
             if self.tasks and name in self.tasks.values:
@@ -143,8 +148,8 @@ class Boards:
                 cells += ["", ""]
             cells.append(f"{costs[name]:.2f}" if name in costs else "")
             rows.append([cell or DASH for cell in cells])
-        heads = ["encoding", "place, text", "place, tasks", "parameters", "text 1x", f"change at {NEAR}x",
-                 f"change at {FAR}x", "tasks", "seeds learned", "step time"]  # fmt: skip
+        heads = ["encoding", *placed, "parameters", "text 1x", f"change at {NEAR}x", f"change at {FAR}x",
+                 "tasks", "seeds learned", "step time"]  # fmt: skip
         return table(heads, rows)
 
     def _text_cells(self, name: str) -> list[str]:
@@ -164,6 +169,7 @@ class Boards:
     def text_table(self, one: Measured) -> str:
         """The board of a text study."""
         board, rows = self.losses[one.study.title], []
+        places = bool(board.places())
         lengths = [length for length in one.study.lengths if length > one.trained]
         sliding = "sliding" in one.study.protocols
         for name, value in board.values.items():
@@ -172,7 +178,7 @@ class Boards:
             changes = [own[at].less(trained).plus_minus() if trained and at in own else "" for at in lengths]
             first = trained.estimate().text(number) if trained else ""
             cells = [
-                board.place(name),
+                *[board.place(name)] * places,
                 name,
                 str(one.seeds[name]),
                 value.text(number) if value else "",
@@ -183,7 +189,7 @@ class Boards:
             )
         factors = [f"{length / one.trained:g}x" for length in lengths]
         heads = [
-            "place",
+            *["place"] * places,
             "encoding",
             "seeds",
             "mean beyond 1x",

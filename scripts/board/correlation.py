@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,9 +51,12 @@ def correlations(text: Measured, tasks: Sequence[Measured], floors: Floors) -> s
 
 
 def family(one: Measured, name: str) -> str:
-    """The family of an encoding, or of the one that it is built around in this study."""
-    options = one.study.options.get(name, {})
-    return registry.encodings.describe(options.get("of") or [*options.get("pattern", ()), name][0]).family
+    """The family of an encoding, or of the first one that it is built of in this study."""
+    spec: Any = one.study.options.get(name, {})
+    spec = spec if isinstance(spec, list) else {"name": name, **spec}
+    while not isinstance(spec, str):
+        spec = spec[0] if isinstance(spec, list) else spec.get("of") or spec.get("pattern") or spec["name"]
+    return registry.encodings.describe(spec).family
 
 
 def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors) -> bytes:

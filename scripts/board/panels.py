@@ -14,7 +14,8 @@ from zoo.comparison.formatting import number
 
 UNITS = {"bits_per_byte": "bits per byte", "loss_nats": "nats"}
 DRAWN = ("nonoverlapping", "sliding")
-"""The protocols of text in figures: `fixed_targets` may have one document, `repeats` has no lengths."""
+"""The protocols of text in figures if a study has them: `fixed_targets` may have one document, and `repeats`
+has no lengths."""
 
 
 def study_panels(one: Measured, boards: Boards) -> list[StudyPanel]:
@@ -23,13 +24,13 @@ def study_panels(one: Measured, boards: Boards) -> list[StudyPanel]:
     if one.is_task:
         rows = one.rows[(one.rows["measure"] == one.measure) & one.rows["name"].isin(shown)]
         return [task_panel(name, rows, one.trained, boards.floors[name][one.measure])]
+    drawn = [protocol for protocol in one.study.protocols if protocol in DRAWN] or one.study.protocols[:1]
     return [
         change_panel(
             f"{name}, {protocol}", UNITS[one.measure], one.trained,
             {encoding: one.losses(encoding, protocol) for encoding in shown},
         )
-        for protocol in one.study.protocols
-        if protocol in DRAWN
+        for protocol in drawn
     ]  # fmt: skip
 
 

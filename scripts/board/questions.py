@@ -61,6 +61,10 @@ QUESTIONS = {
         "Does ALiBi use far context?",
         ["text"], ("rope", "none", "alibi", "t5", "fox"), ["sliding", "repeats"], subject=("alibi",),
     ),
+    "longer_training": Question(
+        "Does ALiBi use far context? Models trained at 1,024 tokens", ["text_1024"],
+        ("rope", "none", "alibi", "fox"), ["sliding", "nonoverlapping"], against=["text"], subject=("alibi",),
+    ),
     "far_recall": Question(
         "Does ALiBi use far context? Associative recall",
         ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"), subject=("alibi",),

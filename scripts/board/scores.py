@@ -23,7 +23,7 @@ from board.pairs import Estimate, mean_over_lengths
 DRAWS = 4000
 CERTAIN = 0.975
 FEWEST = 3
-"""Seeds of each task, below which the scores have no intervals and the encodings no places."""
+"""Seeds of each study, below which the encodings have no places, and scores of tasks no intervals."""
 Floors = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """By study, measure, length and strategy."""
 
@@ -80,7 +80,7 @@ class Board:
 
     Attributes:
         values: of each encoding, the best first; None where it cannot be read.
-        better: whether the encoding of the row is better than that of the column; empty if that is unknown.
+        better: whether the encoding of the row is better than that of the column; empty with few seeds.
         without: for each task the places if it is left out; with few seeds, the ranks.
         seeds: the scores of the seeds, by task.
         behind: of losses, the paired differences to the first one.
@@ -183,7 +183,9 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
 
 def loss_board(one: Measured) -> Board:
     """The board of a text study: the loss averaged over the lengths above the trained one. Pairs are compared
-    over the same seeds and documents. An encoding that cannot be read at one of the lengths comes last."""
+    over the same seeds and documents. An encoding that cannot be read at one of the lengths comes last.
+    With fewer than `FEWEST` seeds there are no places.
+    """
     lengths = [length for length in one.study.lengths if length > one.trained]
     means = {}
     for name in one.encodings:
@@ -198,6 +200,8 @@ def loss_board(one: Measured) -> Board:
             better.loc[first, second] = low is not None and low > 0
         else:
             better.loc[first, second] = means[first] is not None
+    if min(one.seeds.values()) < FEWEST:
+        better = pd.DataFrame()
     behind = {name: own.less(means[names[0]]) if (own := means[name]) else None for name in names}
     return Board({name: values[name] for name in names}, better, behind=behind)
 

@@ -69,9 +69,9 @@ the one in which most of these encodings learn the task ({LEARNED:g} of the whol
 equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
 initial weights; `auto` is 1/sqrt(width of a matrix's input).
 
-The tasks are measured in the chosen setting, text and masked text still in a former one. Each page names its
-setting. An entry of the grid in the chosen setting is also the study's entry of that encoding with seed 0:
-for these eight encodings that seed took part in the choice.
+Masked text is measured in a former setting, all other studies in the chosen one. Each page names its setting.
+For these eight encodings seed 0 took part in the choice. For the tasks the entry of the grid in the chosen
+setting is also the study's entry of seed 0; the grid of text ran on a GPU, its study on CPUs.
 
 Cells: the share of whole answers at the trained length and the validation loss in nats; for text, bits per
 byte and the same.""",

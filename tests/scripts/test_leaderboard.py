@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import statistics
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from scipy.stats import trim_mean
 import leaderboard
 import results
 from board.boards import BEST
-from board.correlation import interval, spearman
+from board.correlation import family, interval, spearman
 from board.figures import NEXT, looks
 from board.measured import read_measured
 from board.pairs import Estimate, differences_table
@@ -30,9 +31,9 @@ RESULTS = ROOT / "scripts" / "results"
 STORED = RESULTS / "max_index" / "measurements"
 COPY = RESULTS / "copy" / "measurements"
 FLIP_FLOP = RESULTS / "flip_flop" / "measurements"
-TEXT = RESULTS / "text" / "measurements"
 ENCODINGS = ("alibi", "rope", "t5")
-TEXTS = ("none", "rope", "t5", "deberta", "drope")
+TEXTS = ("none", "rope", "t5", "fox", "learned")
+MASKED = ("none", "rope", "deberta")
 SEEDS = (0, 1, 2)
 LENGTHS = (36, 48, 72, 96, 192)
 """Lengths of copies beyond the trained one."""
@@ -50,7 +51,8 @@ def pages(tmp_path_factory):
         ("flip_flop", [f"{name}_seed0" for name in ("rope", "none", "alibi")]),
         ("flip_flop_log_n", ["rope_seed0", "none_seed0"]),
         ("selective_copy", ["rope_seed0", "fox_seed0"]),
-        ("text", [f"{name}_seed{seed}" for name in TEXTS for seed in SEEDS]),
+        ("text", [f"{name}_seed0" for name in TEXTS]),
+        ("masked_text", [f"{name}_seed{seed}" for name in MASKED for seed in SEEDS]),
     ):
         (stored / name / "measurements").mkdir(parents=True)
         for file in files:
@@ -58,9 +60,13 @@ def pages(tmp_path_factory):
     (stored / "max_index" / "measurements" / f"t5_seed{SEEDS[-1]}.json").unlink()
     shutil.copy(RESULTS / "floors.json", stored)
     shutil.copytree(results.STUDIES, folder / "studies")
-    for file, names in (("01_max_index.yaml", ENCODINGS), ("08_text.yaml", TEXTS)):
+    for file, names, seeds in (
+        ("01_max_index.yaml", ENCODINGS, SEEDS),
+        ("08_text.yaml", TEXTS, SEEDS[:1]),
+        ("09_masked_text.yaml", MASKED, SEEDS),
+    ):  # fmt: skip
         study = yaml.safe_load((folder / "studies" / file).read_text())
-        changed = study | {"encodings": {seed: [*names] for seed in SEEDS}, "after_training": {}}
+        changed = study | {"encodings": {seed: [*names] for seed in seeds}, "after_training": {}}
         (folder / "studies" / file).write_text(yaml.safe_dump(changed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "STUDIES", folder / "studies")
@@ -194,7 +200,7 @@ def test_one_task_can_decide_the_places_without_it():
 
 def test_paired_differences_are_those_of_the_comparison():
     """Two paths to the same number: the losses of the boards, and the summary of `zoo compare`."""
-    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
     named = {seed: ["alibi", "rope"] for seed in SEEDS}
     one = read_measured(replace(study, encodings=named, protocols=["nonoverlapping"]), RESULTS)
     row = one.at("alibi", 4)
@@ -206,18 +212,22 @@ def test_paired_differences_are_those_of_the_comparison():
 def test_the_readmes_rows_are_those_that_matter(pages):
     page = (pages / "leaderboard.md").read_text()
     every = cells(page, "change at 4x")
-    assert {*TEXTS} - {"drope"} <= every.keys() and every["deberta"].startswith("+0.02")
-    assert [*cells(page, "place, tasks")][:BEST] == [*cells(page, "score")][:BEST]
-    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) == 10
+    assert {*TEXTS} <= every.keys() and every["rope"].startswith("+0.16")
+    assert [*every][:BEST] == [*cells(page, "score")][:BEST]
+    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) <= 10
+
+
+def test_a_study_of_three_seeds_has_places_and_one_of_one_seed_none(pages):
+    page = (pages / "leaderboard.md").read_text()
+    one, several = page.split("\n## Decoders on text")[1].split("`masked_text`, nats per masked token")
+    assert "mean beyond 1x" in one and "place" not in one.partition("| --- |")[0].splitlines()[-1]
+    assert cells(several, "place") == {"deberta": "1", "none": "2–3", "rope": "2–3"}
 
 
 def test_a_sentence_has_the_number_of_its_cell():
     line = "RoPE has 1.111, 0.22 more than ALiBi; 0.33. <!-- cells: {} -->\n"
     full = line.format("text/rope/32x; text/rope/32x - text/alibi/32x; constant")
-    rope, alibi = (
-        statistics.fmean(text_rows(name, "nonoverlapping", seed)[-1]["bits_per_byte"] for seed in SEEDS)
-        for name in ("rope", "alibi")
-    )
+    rope, alibi = (text_rows(name, "nonoverlapping")[-1]["bits_per_byte"] for name in ("rope", "alibi"))
     assert filled(full).startswith(f"RoPE has {rope:.3f}, {rope - alibi:.2f} more than ALiBi; 0.33. ")
     assert not [*problems(full)]
     assert [*problems("\n" + line.format("constant"))] == ["2: 3 numbers and 1 cells"]
@@ -268,43 +278,35 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
 
 def test_drope_has_no_row(pages):
     assert (COPY / "drope_seed0.json").exists()
-    for page in ("leaderboard.md", "copy.md", "text.md"):
+    for page in ("leaderboard.md", "copy.md"):
         assert not re.search(r"^\|.*\bdrope\b", (pages / page).read_text(), re.MULTILINE)
 
 
-def text_rows(encoding, protocol, seed):
-    content = json.loads((TEXT / f"{encoding}_seed{seed}.json").read_text())["measurements"]
+def text_rows(encoding, protocol, study="text"):
+    file = RESULTS / study / "measurements" / f"{encoding}_seed0.json"
+    content = json.loads(file.read_text())["measurements"]
     return next(one["rows"] for one in content if one["protocol"] == protocol and not one.get("changed"))
 
 
 def test_the_effective_length_is_that_of_sliding_windows(pages):
     found = cells((pages / "leaderboard.md").read_text(), "effective length")
-    for name in ("none", "rope", "t5", "deberta"):
-        each = []
-        for seed in SEEDS:
-            losses = [row["loss_nats"] for row in text_rows(name, "sliding", seed)]
-            kept = [loss <= losses[0] + 0.05 for loss in losses]
-            each.append(256 * 2 ** (kept.index(False) - 1))
-        listed = f" ({', '.join(map(str, each))})" * (len({*each}) > 1)
-        assert found[name].endswith(listed) and int(found[name].partition(" ")[0]) in each
-    assert "(256, 512, 256)" in found["t5"]
+    for name in ("none", "rope", "t5"):
+        losses = [row["loss_nats"] for row in text_rows(name, "sliding")]
+        kept = [loss <= losses[0] + 0.05 for loss in losses]
+        assert found[name] == str(256 * 2 ** (kept.index(False) - 1))
+    assert found["fox"] == "≥ 8192"
 
 
 def test_repeats_are_a_difference_between_far_and_near_ones(pages):
     text = (pages / "values.md").read_text()
     found = cells(text, "repeats beyond less within 1x")
     for name in ("none", "rope"):
-        changes = []
-        for seed in SEEDS:
-            sums = {far: [0.0, 0.0] for far in (False, True)}
-            for row in text_rows(name, "repeats", seed):
-                sums[row["length"] > 256][0] += sum(row["units"]["nats"]) / math.log(2)
-                sums[row["length"] > 256][1] += sum(row["units"]["bytes"])
-            changes.append(sums[True][0] / sums[True][1] - sums[False][0] / sums[False][1])
-        margin = 4.303 * statistics.stdev(changes) / math.sqrt(3)
-        value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", found[name]))
-        ends = statistics.fmean(changes) - margin, statistics.fmean(changes) + margin
-        assert (value, low, high) == pytest.approx((statistics.fmean(changes), *ends), abs=6e-4)
+        sums = {far: [0.0, 0.0] for far in (False, True)}
+        for row in text_rows(name, "repeats"):
+            sums[row["length"] > 256][0] += sum(row["units"]["nats"]) / math.log(2)
+            sums[row["length"] > 256][1] += sum(row["units"]["bytes"])
+        change = sums[True][0] / sums[True][1] - sums[False][0] / sums[False][1]
+        assert float(found[name]) == pytest.approx(change, abs=6e-4)
     assert "997 targets" in text
     flat = " ".join((pages / "leaderboard.md").read_text().split())
     assert "65,536 targets in 17 documents" in flat
@@ -312,29 +314,33 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
 
 def test_parameters_are_relative_to_none(pages):
     found = cells((pages / "leaderboard.md").read_text(), "parameters")
-    assert found["deberta"].startswith("1.20") and found["none"] == "1.00 (1.00)"
+    assert found["none"] == "1.00 (1.00)" and found["learned"].startswith("1.02")
 
 
-def test_a_change_of_a_setting_is_paired_by_seed():
-    """The differences of log n have the means of the stored values, and an interval around them."""
+def test_a_change_of_a_setting_is_paired():
+    """The differences of training at 1,024 tokens are those of the stored values, within an interval."""
     named = {study.name: study for study in results.read_studies(results.STUDIES)}
-    page = differences_table(named["text_log_n"], [named["text"]], "nonoverlapping", results.OUT)
+    page = differences_table(named["text_1024"], [named["text"]], "nonoverlapping", results.OUT)
     found = cells(page, "256")
-    assert found.keys() == {"none", "rope", "rope_clipped"}
+    assert {"alibi", "fox"} <= found.keys()
     for name, cell in found.items():
-        changes = []
-        for seed in SEEDS:
-            content = json.loads(
-                (RESULTS / "text_log_n" / "measurements" / f"{name}_seed{seed}.json").read_text()
-            )
-            after = next(
-                one["rows"][0]["bits_per_byte"]
-                for one in content["measurements"]
-                if one["protocol"] == "nonoverlapping" and not one.get("changed")
-            )
-            changes.append(after - text_rows(name, "nonoverlapping", seed)[0]["bits_per_byte"])
+        after, before = (
+            text_rows(name, "nonoverlapping", study)[0]["bits_per_byte"] for study in ("text_1024", "text")
+        )
         value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", cell))
-        assert value == pytest.approx(statistics.fmean(changes), abs=6e-4) and low < min(changes) < high
+        assert value == pytest.approx(after - before, abs=6e-4) and low < value < high
+
+
+def test_a_combination_is_of_the_family_of_its_first_encoding():
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
+    expected = {
+        "rope": "rotary",
+        "dape": "bias",
+        "interleave": "rotary",
+        "heads": "bias",
+        "nape_entmax": "bias",
+    }
+    assert {name: family(types.SimpleNamespace(study=study), name) for name in expected} == expected
 
 
 def test_clones_do_not_narrow_the_interval_of_a_correlation():

@@ -198,11 +198,10 @@ def test_an_entry_trained_again_has_its_stored_value(here):
         assert old["accuracy_low"] <= new["accuracy"] <= old["accuracy_high"]
 
 
-@pytest.mark.parametrize("folder", ["", "next"])
-def test_a_study_still_has_the_recipe_of_its_stored_entries(folder):
+def test_a_study_still_has_the_recipe_of_its_stored_entries():
     """Whatever the base recipes and the defaults are now. One entry stands for those of its setting."""
-    for study in results.read_studies(results.STUDIES / folder):
-        entries = study.entries(results.OUT / folder)
+    for study in results.read_studies(results.STUDIES):
+        entries = study.entries(results.OUT)
         stored = {one.setting: one for one in entries if one.file.exists()}
         for setting, entry in stored.items():
             old = json.loads(entry.file.read_text())["recipe"]
@@ -216,7 +215,7 @@ def test_a_study_still_has_the_recipe_of_its_stored_entries(folder):
 def test_every_entry_of_every_study_has_a_recipe():
     studies = results.read_studies(results.STUDIES)
     assert len({study.name for study in studies}) == len(studies) >= 9
-    for study in (*studies, *results.read_studies(results.STUDIES / "next")):
+    for study in studies:
         entries = study.entries(results.OUT)
         assert [one.seed for one in entries] == sorted(one.seed for one in entries)
         lists = {name for name, options in study.options.items() if isinstance(options, list)}
