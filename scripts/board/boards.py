@@ -121,8 +121,11 @@ class Boards:
                     if ends := board.place_without_a_task(first[0]):
                         what += f" ({ends} if one task is left out)"
                 elif not first:
-                    best = "lowest loss beyond 1x" if board.behind else "highest score"
-                    what = f"`{next(iter(board.values))}` has the {best}"
+                    what = f"`{next(iter(board.values))}` has the highest score"
+                    if board.behind:
+                        tied = [name for name, one in board.behind.items() if one and not (one.low or 0) > 0]
+                        what = f"{and_list([f'`{name}`' for name in tied])} have the lowest loss beyond 1x"
+                        what += ", with intervals over the documents of one seed,"
                 parts.append(f"{where} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."

@@ -17,6 +17,8 @@ from zoo import registry
 from zoo.figures.style import RC
 
 BOOTSTRAP = 2000
+KEPT = 0.05
+"""An encoding keeps its loss on text if that rises by at most this share at 4 times the trained length."""
 TIED = 0.75
 """With this share of scores at the floor there is nothing to correlate."""
 
@@ -45,8 +47,10 @@ def correlations(text: Measured, tasks: Sequence[Measured], floors: Floors) -> s
     rows = []
     for protocol in ("nonoverlapping", "sliding"):  # `fixed_targets` has one document
         every = [pairs_of(text, task, floors, protocol) for task in tasks]
-        rows.append([protocol, *(_correlation(pairs, {name: family(text, name) for name in pairs})
-                                 for pairs in every)])  # fmt: skip
+        kept = [{name: pair for name, pair in own.items() if pair[0] <= 1 + KEPT} for own in every]
+        for label, some in ((protocol, every), (f"{protocol}, kept", kept)):
+            rows.append([label, *(_correlation(pairs, {name: family(text, name) for name in pairs})
+                                  for pairs in some)])  # fmt: skip
     return table(["protocol", *(one.study.title for one in tasks)], rows)
 
 

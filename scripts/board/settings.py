@@ -66,12 +66,13 @@ def settings_page(studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
 One learning rate and one initialization serve all encodings of a task. They are chosen with one seed,
 from the validation loss and the score at the trained length; no longer length is read. The chosen setting is
 the one in which most of these encodings learn the task ({LEARNED:g} of the whole answers). Where several are
-equal, the one with the smallest mean validation loss is taken. `init_std` is the standard deviation of the
-initial weights; `auto` is 1/sqrt(width of a matrix's input).
+equal, and for text, the one with the smallest mean validation loss is taken. `init_std` is the standard
+deviation of the initial weights; `auto` is 1/sqrt(width of a matrix's input).
 
 Masked text is measured in a former setting, all other studies in the chosen one. Each page names its setting.
 For these eight encodings seed 0 took part in the choice. For the tasks the entry of the grid in the chosen
-setting is also the study's entry of seed 0; the grid of text ran on a GPU, its study on CPUs.
+setting is also the study's entry of seed 0. The grid of text ran on a GPU, its study on CPUs; it read the
+same validation tokens as the study. Encodings that are not in a grid had no part in the choice.
 
 Cells: the share of whole answers at the trained length and the validation loss in nats; for text, bits per
 byte and the same.""",
