@@ -124,8 +124,8 @@ class Boards:
                     what = f"`{next(iter(board.values))}` has the highest score"
                     if board.behind:
                         tied = [name for name, one in board.behind.items() if one and not (one.low or 0) > 0]
-                        what = f"{and_list([f'`{name}`' for name in tied])} have the lowest loss beyond 1x"
-                        what += ", with intervals over the documents of one seed,"
+                        what = f"{and_list([f'`{name}`' for name in tied])} have the lowest loss beyond 1x "
+                        what += "(few seeds, intervals over documents)"
                 parts.append(f"{where} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
