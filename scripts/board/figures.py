@@ -71,12 +71,12 @@ class StudyPanel:
     rate: bool = False
 
     def ends(self) -> tuple[float, float]:
-        """The ends of the axis: far outliers of the highest values (by Tukey's outer fence) are cut off."""
+        """The ends of the axis. A curve more than four quartile ranges above the upper quartile is cut off."""
         if self.rate:
             return -0.03, 1.03
         highest = [max(point.value for point in one.points.values()) for one in self.curves.values()]
         low, high = np.quantile(highest, (0.25, 0.75))
-        fence = high + 3 * (high - low)
+        fence = high + 4 * (high - low)
         kept = [one for one, top in zip(self.curves.values(), highest, strict=True) if top <= fence]
         values = [
             end
