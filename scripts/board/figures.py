@@ -71,7 +71,7 @@ class StudyPanel:
     rate: bool = False
 
     def ends(self) -> tuple[float, float]:
-        """The ends of the axis. A curve more than four quartile ranges above the upper quartile is cut off."""
+        """The ends of the axis. A curve far above the others (four quartile ranges) is cut."""
         if self.rate:
             return -0.03, 1.03
         highest = [max(point.value for point in one.points.values()) for one in self.curves.values()]
