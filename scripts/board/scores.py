@@ -193,6 +193,10 @@ def loss_board(one: Measured) -> Board:
         means[name] = mean_over_lengths([own[at] for at in lengths]) if own.keys() >= {*lengths} else None
     values = {name: own.estimate() if own else None for name, own in means.items()}
     names = sorted(values, key=lambda name: (values[name].value if values[name] else np.inf, name))
+    values = {name: values[name] for name in names}
+    behind = {name: own.less(means[names[0]]) if (own := means[name]) else None for name in names}
+    if min(one.seeds.values()) < FEWEST:
+        return Board(values, pd.DataFrame(), behind=behind)
     better = pd.DataFrame(False, names, names)
     for first, second in combinations(names, 2):
         if means[first] and means[second]:
@@ -200,10 +204,7 @@ def loss_board(one: Measured) -> Board:
             better.loc[first, second] = low is not None and low > 0
         else:
             better.loc[first, second] = means[first] is not None
-    if min(one.seeds.values()) < FEWEST:
-        better = pd.DataFrame()
-    behind = {name: own.less(means[names[0]]) if (own := means[name]) else None for name in names}
-    return Board({name: values[name] for name in names}, better, behind=behind)
+    return Board(values, better, behind=behind)
 
 
 def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:

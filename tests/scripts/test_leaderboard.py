@@ -17,13 +17,14 @@ from scipy.stats import trim_mean
 
 import leaderboard
 import results
-from board.boards import BEST
+from board.boards import BEST, effective_length
 from board.correlation import family, interval, spearman
 from board.figures import NEXT, looks
 from board.measured import read_measured
 from board.pairs import Estimate, differences_table
 from board.scores import interquartile_mean, resampled, task_board
 from board.sentences import filled, problems
+from board.values import _repeats as repeats
 from zoo import registry
 
 ROOT = Path(__file__).parents[2]
@@ -214,7 +215,7 @@ def test_the_readmes_rows_are_those_that_matter(pages):
     every = cells(page, "change at 4x")
     assert {*TEXTS} <= every.keys() and every["rope"].startswith("+0.16")
     assert [*every][:BEST] == [*cells(page, "score")][:BEST]
-    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) <= 10
+    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) == 8
 
 
 def test_a_study_of_three_seeds_has_places_and_one_of_one_seed_none(pages):
@@ -278,7 +279,7 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
 
 def test_drope_has_no_row(pages):
     assert (COPY / "drope_seed0.json").exists()
-    for page in ("leaderboard.md", "copy.md"):
+    for page in ("leaderboard.md", "copy.md", "text.md"):
         assert not re.search(r"^\|.*\bdrope\b", (pages / page).read_text(), re.MULTILINE)
 
 
@@ -295,6 +296,33 @@ def test_the_effective_length_is_that_of_sliding_windows(pages):
         kept = [loss <= losses[0] + 0.05 for loss in losses]
         assert found[name] == str(256 * 2 ** (kept.index(False) - 1))
     assert found["fox"] == "≥ 8192"
+
+
+def of_seeds(rows, lengths, units=()):
+    """A study at 256 tokens with the rows of one encoding: seed, length and value."""
+    table = pd.DataFrame(rows, columns=["seed", "length", "value"])
+    report = types.SimpleNamespace(results=types.SimpleNamespace(units=units))
+    study = types.SimpleNamespace(lengths=lengths)
+    return types.SimpleNamespace(study=study, trained=256, report=report, measured=lambda *_: table)
+
+
+def test_effective_lengths_of_seeds_that_differ_are_listed():
+    kept, lost = (3.0, 3.04, 3.2), (3.0, 3.06, 3.2)
+    rows = [(seed, 256 * 2**place, loss) for seed, losses in enumerate((lost, kept, lost))
+            for place, loss in enumerate(losses)]  # fmt: skip
+    one = of_seeds(rows, [256, 512, 1024])
+    assert effective_length(one, "t5") == "256 (256, 512, 256)"
+
+
+def test_repeats_have_an_interval_over_seeds():
+    changes, units = (0.1, 0.2, 0.4), []
+    rows = [(seed, length, 2.0 + change * (length > 256)) for seed, change in enumerate(changes)
+            for length in (128, 256, 512, 1024)]  # fmt: skip
+    units = [types.SimpleNamespace(columns=lambda: {"bytes": [3, 4]}) for _ in rows]
+    found = [float(one) for one in re.findall(r"[-+]\d\.\d+", repeats(of_seeds(rows, [], units), "t5"))]
+    margin = 4.303 * statistics.stdev(changes) / math.sqrt(3)
+    mean = statistics.fmean(changes)
+    assert found == pytest.approx([mean, mean - margin, mean + margin], abs=6e-4)
 
 
 def test_repeats_are_a_difference_between_far_and_near_ones(pages):
@@ -329,6 +357,21 @@ def test_a_change_of_a_setting_is_paired():
         )
         value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", cell))
         assert value == pytest.approx(after - before, abs=6e-4) and low < value < high
+
+
+def test_a_change_is_paired_by_seed():
+    """Two tasks in place of two settings: those have several seeds of the same encodings."""
+    named = {study.name: study for study in results.read_studies(results.STUDIES)}
+    found = cells(differences_table(named["reverse"], [named["copy"]], "accuracy", results.OUT), "24")
+    for name in ("alibi", "fox", "kerple"):
+        files = [f"{name}_seed{seed}.json" for seed in SEEDS]
+        before, after = (
+            [row_of(RESULTS / study / "measurements" / file, 24)["accuracy"] for file in files]
+            for study in ("copy", "reverse")
+        )
+        changes = [second - first for first, second in zip(before, after, strict=True)]
+        value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", found[name]))
+        assert value == pytest.approx(statistics.fmean(changes), abs=6e-4) and low < min(changes) < high
 
 
 def test_a_combination_is_of_the_family_of_its_first_encoding():
