@@ -71,15 +71,17 @@ class Boards:
         every = self.of("decoder", task=False)
         return (every[0], self.losses[every[0].study.title]) if every else None
 
+    @property
+    def of_decoders(self) -> dict[str, Board]:
+        """The boards of decoders: text and tasks, as far as they are measured."""
+        every = {"text": self.text and self.text[1], "tasks": self.tasks}
+        return {name: board for name, board in every.items() if board}
+
     def decoders(self) -> list[str]:
         """All decoders in the order of the tasks, then in that of text."""
-        every = [self.tasks] * bool(self.tasks) + [self.text[1]] * bool(self.text)
-        names = [name for board in every for name in board.values]
-        return list(
-            dict.fromkeys(
-                [*names, *(name for one in self.of("decoder", task=True) for name in one.encodings)]
-            )
-        )
+        names = [name for board in reversed(self.of_decoders.values()) for name in board.values]
+        others = (name for one in self.of("decoder", task=True) for name in one.encodings)
+        return list(dict.fromkeys([*names, *others]))
 
     def best(self, study: str) -> list[str]:
         """The best encodings of the board that a study belongs to."""
@@ -106,37 +108,27 @@ class Boards:
 
     def matter(self) -> set[str]:
         """The most used encodings, and the best on tasks and on text."""
-        every = [self.tasks] * bool(self.tasks) + [self.text[1]] * bool(self.text)
-        return {*SHOWN, *(name for board in every for name in [*board.values][:BEST])}
+        return {*SHOWN, *(name for board in self.of_decoders.values() for name in [*board.values][:BEST])}
 
     def sentence(self) -> str:
         """The encodings that share the first place, in one sentence."""
         parts = []
-        for where, board in (("on text", self.text and self.text[1]), ("on the tasks", self.tasks)):
-            if board:
-                first = [name for name, (low, _) in board.places().items() if low == 1]
-                what = f"{and_list([f'`{name}`' for name in first])} cannot be told apart at the first place"
-                if len(first) == 1:
-                    what = f"`{first[0]}` is first"
-                    if ends := board.place_without_a_task(first[0]):
-                        what += f" ({ends} if one task is left out)"
-                elif not first:
-                    what = f"`{next(iter(board.values))}` has the highest score"
-                    if board.behind:
-                        tied = [name for name, one in board.behind.items() if one and not (one.low or 0) > 0]
-                        what = f"{and_list([f'`{name}`' for name in tied])} have the lowest loss beyond 1x "
-                        what += "(few seeds, intervals over documents)"
-                parts.append(f"{where} {what} of {len(board.values)} decoders")
+        for name, board in self.of_decoders.items():
+            first = [name for name, (low, _) in board.places().items() if low == 1]
+            what = f"{and_list([f'`{name}`' for name in first])} cannot be told apart at the first place"
+            if len(first) == 1:
+                what = f"`{first[0]}` is first"
+                if ends := board.place_without_a_task(first[0]):
+                    what += f" ({ends} if one task is left out)"
+            elif not first:
+                what = f"`{next(iter(board.values))}` has the best value (few seeds)"
+            parts.append(f"on {'the ' * (board is self.tasks)}{name} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
 
     def summary(self, names: Collection[str] = ()) -> str:
         """The table of all decoders or of some; without places of a board that has few seeds."""
-        placed = {
-            f"place, {name}": board
-            for name, board in (("text", self.text and self.text[1]), ("tasks", self.tasks))
-            if board and board.places()
-        }
+        placed = {f"place, {name}": board for name, board in self.of_decoders.items() if board.places()}
         costs = {row["name"]: row["time"] for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
         rows = []
         for name in (name for name in self.decoders() if not names or name in names):

@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -77,6 +77,8 @@ class Measured:
         compared: of those that differ in the encoding alone.
         names: for each label of the report the encoding's name in the study.
         missing: for each encoding with missing entries the stored and the wanted number of seeds.
+        further: with the seeds that only some encodings have. A seed changes the loss of all encodings alike,
+            so that those of a text are shown for the seeds that all have.
     """
 
     study: Study
@@ -84,6 +86,7 @@ class Measured:
     compared: Report
     names: dict[str, str]
     missing: dict[str, tuple[int, int]]
+    further: Measured | None = None
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -185,13 +188,22 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
     names = Counter(entry.encoding for entry in entries)
     if len(names) < 2:
         return None
+    wanted = Counter(entry.encoding for entry in every)
+    missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
+    found = _measured(study, entries, missing)
+    seeds = Counter(entry.seed for entry in entries)
+    common = [entry for entry in entries if seeds[entry.seed] == len(names)]
+    if found.is_task or not common or len(common) == len(entries):
+        return found
+    return replace(_measured(study, common, missing), further=found)
+
+
+def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
     with run_folders(entries, changed=False) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
         report, compared = reports(runs, study.own, next(named, None))
     first = report.results.rows.groupby("encoding", sort=False)["run"].first()
     labels = {label: runs[Path(run)] for label, run in first.items()}
-    wanted = Counter(entry.encoding for entry in every)
-    missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
     return Measured(study, report, compared, labels, missing)
 
 

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
-from board.text import table
+from board.text import DASH, table
 from results import Entry, Study
 from zoo.comparison.formatting import signed
-from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
+from zoo.evaluation.interval import (
+    Interval,
+    combined,
+    interval_of_mean,
+    interval_of_rate_difference,
+    interval_of_ratio,
+)
 from zoo.evaluation.measurement import Units
 
 Scores = tuple[np.ndarray, np.ndarray | None]
@@ -38,14 +45,17 @@ def pairs_of_entries(
 def differences_table(study: Study, others: Sequence[Study], protocol: str, stored: Path) -> str:
     """The paired difference of each encoding to the same one in the other studies, by length, with a 95 %
     interval over seeds and documents or examples; empty without a pair."""
-    rows, lengths = [], []
+    rows = []
     for name, pairs in pairs_of_entries(study, others, stored):
         scores = [tuple(_scores(one, protocol) for one in pair) for pair in pairs]
-        lengths = [
-            length for length in study.lengths if all(length in one for pair in scores for one in pair)
+        cells = [
+            _difference([(a[length], b[length]) for a, b in scores]).text(signed)
+            if all(length in one for pair in scores for one in pair)
+            else DASH
+            for length in study.lengths
         ]
-        rows.append([name, *(_difference([(a[n], b[n]) for a, b in scores]).text(signed) for n in lengths)])
-    return table(["encoding", *map(str, lengths)], rows) if rows else ""
+        rows.append([name, *cells])
+    return table(["encoding", *map(str, study.lengths)], rows) if rows else ""
 
 
 @dataclass(frozen=True)
@@ -69,16 +79,54 @@ class Estimate:
         return f"{self.value:+.3f}{margin}"
 
 
-def estimate(amounts: Sequence[np.ndarray], sizes: np.ndarray | None) -> Estimate:
+@dataclass(frozen=True)
+class Spread:
+    """The standard deviation over seeds of the loss of one encoding, less what a seed does to all encodings.
+
+    Attributes:
+        sd: pooled over the encodings that have several seeds.
+        freedom: its degrees of freedom.
+        encodings: those that it is pooled over.
+    """
+
+    sd: float
+    freedom: int
+    encodings: list[str]
+
+    def of_difference(self, value: float, seeds: int) -> Interval:
+        """The 95 % interval over seeds of the paired difference of two encodings."""
+        margin = float(stdtrit(self.freedom, 0.975)) * self.sd * math.sqrt(2 / seeds)
+        return value - margin, value + margin
+
+
+def spread_over_seeds(losses: pd.DataFrame) -> Spread | None:
+    """The residuals of a table of seeds and encodings, without the means of both; None for fewer than two
+    encodings or seeds. Columns are encodings."""
+    freedom = (losses.shape[0] - 1) * (losses.shape[1] - 1)
+    if freedom < 1:
+        return None
+    table = losses.to_numpy()
+    residuals = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    return Spread(math.sqrt((residuals**2).sum() / freedom), freedom, [*losses])
+
+
+def estimate(
+    amounts: Sequence[np.ndarray], sizes: np.ndarray | None, spread: Spread | None = None
+) -> Estimate:
     """The mean over seeds of the amounts of documents by their sizes, or of differences of examples; [S, N].
-    The interval is over documents or examples, and over seeds where there are several."""
+
+    The interval is over documents or examples, and over seeds: by their spread if it is given, else by the
+    values where there are several."""
     table = np.array(amounts)
     if sizes is None:
         values, over_units = table.mean(1), interval_of_rate_difference(table.mean(0))
     else:
         values, over_units = table.sum(1) / sizes.sum(), interval_of_ratio(table.mean(0), sizes)
     value = float(values.mean())
-    over_seeds = [interval_of_mean(values)] if len(values) > 1 else []
+    if spread:
+        over_seeds = [spread.of_difference(value, len(values))]
+    else:
+        over_seeds = [interval_of_mean(values)] if len(values) > 1 else []
     return Estimate(value, *combined(value, over_units, *over_seeds))
 
 
@@ -96,13 +144,16 @@ class UnitLosses:
     amounts: dict[int, np.ndarray]
     sizes: np.ndarray
 
+    def by_seed(self) -> dict[int, float]:
+        return {seed: float(own.sum() / self.sizes.sum()) for seed, own in self.amounts.items()}
+
     def estimate(self) -> Estimate:
         return estimate([*self.amounts.values()], self.sizes)
 
-    def less(self, other: UnitLosses) -> Estimate:
-        """The paired difference over the same documents and seeds."""
+    def less(self, other: UnitLosses, spread: Spread | None = None) -> Estimate:
+        """The paired difference over the same documents and seeds; for `spread` see `estimate`."""
         seeds = [seed for seed in self.amounts if seed in other.amounts]
-        return estimate([self.amounts[seed] - other.amounts[seed] for seed in seeds], self.sizes)
+        return estimate([self.amounts[seed] - other.amounts[seed] for seed in seeds], self.sizes, spread)
 
 
 def losses(rows: pd.DataFrame, units: Mapping[int, Units]) -> dict[int, UnitLosses]:

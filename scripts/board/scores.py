@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from board.measured import LEARNED, Measured
-from board.pairs import Estimate, mean_over_lengths
+from board.pairs import Estimate, Spread, UnitLosses, mean_over_lengths, spread_over_seeds
 
 DRAWS = 4000
 CERTAIN = 0.975
@@ -84,6 +84,7 @@ class Board:
         without: for each task the places if it is left out; with few seeds, the ranks.
         seeds: the scores of the seeds, by task.
         behind: of losses, the paired differences to the first one.
+        spread: of losses with few seeds, that over the seeds of the encodings that have more.
     """
 
     values: dict[str, Estimate | None]
@@ -91,6 +92,7 @@ class Board:
     without: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     seeds: dict[str, pd.DataFrame] = field(default_factory=dict)
     behind: dict[str, Estimate | None] = field(default_factory=dict)
+    spread: Spread | None = None
 
     def places(self) -> dict[str, tuple[int, int]]:
         """The first and the last place of each encoding."""
@@ -184,27 +186,46 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
 def loss_board(one: Measured) -> Board:
     """The board of a text study: the loss averaged over the lengths above the trained one. Pairs are compared
     over the same seeds and documents. An encoding that cannot be read at one of the lengths comes last.
-    With fewer than `FEWEST` seeds there are no places.
+
+    With fewer than `FEWEST` seeds of all encodings, the interval over seeds of each pair follows from the
+    spread of those that have more. Without such encodings there are no places.
     """
-    lengths = [length for length in one.study.lengths if length > one.trained]
-    means = {}
-    for name in one.encodings:
-        own = one.losses(name)
-        means[name] = mean_over_lengths([own[at] for at in lengths]) if own.keys() >= {*lengths} else None
+    means = mean_losses(one)
+    few = min(one.seeds.values()) < FEWEST
+    spread = seed_spread(one.further) if few and one.further else None
     values = {name: own.estimate() if own else None for name, own in means.items()}
     names = sorted(values, key=lambda name: (values[name].value if values[name] else np.inf, name))
     values = {name: values[name] for name in names}
-    behind = {name: own.less(means[names[0]]) if (own := means[name]) else None for name in names}
-    if min(one.seeds.values()) < FEWEST:
+    behind = {name: own.less(means[names[0]], spread) if (own := means[name]) else None for name in names}
+    if few and not spread:
         return Board(values, pd.DataFrame(), behind=behind)
     better = pd.DataFrame(False, names, names)
     for first, second in combinations(names, 2):
         if means[first] and means[second]:
-            low = means[second].less(means[first]).low
+            low = means[second].less(means[first], spread).low
             better.loc[first, second] = low is not None and low > 0
         else:
             better.loc[first, second] = means[first] is not None
-    return Board(values, better, behind=behind)
+    return Board(values, better, behind=behind, spread=spread)
+
+
+def mean_losses(one: Measured) -> dict[str, UnitLosses | None]:
+    """The loss of each encoding averaged over the lengths above the trained one; None if it cannot be read at
+    one of them."""
+    lengths = [length for length in one.study.lengths if length > one.trained]
+    found = {}
+    for name in one.encodings:
+        own = one.losses(name)
+        found[name] = mean_over_lengths([own[at] for at in lengths]) if own.keys() >= {*lengths} else None
+    return found
+
+
+def seed_spread(one: Measured) -> Spread | None:
+    """The spread over seeds of the losses of `mean_losses`, of the encodings with at least `FEWEST`."""
+    each = {
+        name: own.by_seed() for name, own in mean_losses(one).items() if own and len(own.amounts) >= FEWEST
+    }
+    return spread_over_seeds(pd.DataFrame(each).dropna()) if each else None
 
 
 def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:

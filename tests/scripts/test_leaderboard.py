@@ -21,11 +21,12 @@ from board.boards import BEST, effective_length
 from board.correlation import family, interval, spearman
 from board.figures import NEXT, looks
 from board.measured import read_measured
-from board.pairs import Estimate, differences_table
-from board.scores import interquartile_mean, resampled, task_board
+from board.pairs import Estimate, differences_table, spread_over_seeds
+from board.scores import interquartile_mean, loss_board, mean_losses, resampled, task_board
 from board.sentences import filled, problems
 from board.values import _repeats as repeats
 from zoo import registry
+from zoo.evaluation.interval import interval_of_mean
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
@@ -208,6 +209,46 @@ def test_paired_differences_are_those_of_the_comparison():
     found = one.losses("alibi")[1024].less(one.losses("rope")[1024])
     expected = row[["difference", "difference_low", "difference_high"]]
     assert [found.value, found.low, found.high] == pytest.approx(expected.tolist())
+
+
+def test_the_spread_over_seeds_is_that_of_paired_differences():
+    rng = np.random.default_rng(2)
+    losses = pd.DataFrame(rng.normal(size=(5, 2)), columns=["a", "b"])
+    differences = losses["a"] - losses["b"]
+    found = spread_over_seeds(losses)
+    assert found.sd == pytest.approx(differences.std() / math.sqrt(2)) and found.freedom == 4
+    expected = interval_of_mean(differences)
+    assert found.of_difference(differences.mean(), len(losses)) == pytest.approx(expected)
+    every = pd.DataFrame(rng.normal(size=(3, 4)), columns=[*"abcd"])
+    moved = every.add(rng.normal(size=3), axis=0).add(rng.normal(size=4), axis=1)
+    assert spread_over_seeds(moved).sd == pytest.approx(spread_over_seeds(every).sd)
+    assert spread_over_seeds(every[["a"]]) is None and spread_over_seeds(every[:1]) is None
+
+
+def test_seeds_of_few_encodings_serve_the_intervals_of_all():
+    """The values and the order are those of the seed that all have; places have the spread of the others."""
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
+    names = ["alibi", "rope", "deberta", "kerple"]
+    study = replace(study, encodings={0: names, 1: names[:2], 2: names[:2]}, protocols=["nonoverlapping"])
+    one = read_measured(study, RESULTS)
+    value = text_rows("rope", "nonoverlapping", "masked_text")[0]["loss_nats"]
+    assert {*one.seeds.values()} == {1} and one.at("rope", 1)["mean"] == pytest.approx(value)
+    board, means = loss_board(one), mean_losses(one)
+    alibi, rope = (one.further.losses(name) for name in names[:2])
+    lengths = [length for length in one.study.lengths if length > one.trained]
+    seeds = [
+        statistics.fmean(alibi[at].by_seed()[seed] - rope[at].by_seed()[seed] for at in lengths)
+        for seed in SEEDS
+    ]
+    assert board.spread.sd == pytest.approx(statistics.stdev(seeds) / math.sqrt(2))
+    first, last = (means[name] for name in list(board.values)[:: len(names) - 1])
+    over_documents, both = last.less(first), board.behind[list(board.values)[-1]]
+    margin = 4.303 * statistics.stdev(seeds)
+    assert both.value == over_documents.value
+    assert both.high - both.value == pytest.approx(
+        math.hypot(over_documents.high - over_documents.value, margin), rel=1e-3
+    )
+    assert board.places().keys() == {*names}
 
 
 def test_the_readmes_rows_are_those_that_matter(pages):
