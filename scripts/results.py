@@ -138,6 +138,11 @@ class Study:
             for one in self.readings
         )]  # fmt: skip
 
+    @property
+    def is_task(self) -> bool:
+        """Whether it has answers that are right or wrong, in place of losses."""
+        return self.protocols[0] == "accuracy"
+
     def recipe(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> Recipe:
         """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
         given = self.options.get(encoding, {})

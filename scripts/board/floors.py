@@ -142,5 +142,5 @@ def floors(study: Study, samples: int = SAMPLES) -> dict[str, dict[str, dict[str
 def floors_file(studies: Sequence[Study]) -> bytes:
     """The floors of the tasks of the leaderboard and of their readings, as JSON."""
     shown = [one for study in studies if study.leaderboard for one in study.pages]
-    tasks = [one for one in shown if one.protocols == ["accuracy"]]
+    tasks = [one for one in shown if one.is_task]
     return (json.dumps({study.title: floors(study) for study in tasks}, indent=1) + "\n").encode()

@@ -77,8 +77,7 @@ class Measured:
         compared: of those that differ in the encoding alone.
         names: for each label of the report the encoding's name in the study.
         missing: for each encoding with missing entries the stored and the wanted number of seeds.
-        further: with the seeds that only some encodings have. A seed changes the loss of all encodings alike,
-            so that those of a text are shown for the seeds that all have.
+        further: with the seeds that only some encodings have (see `of_common_seeds`).
     """
 
     study: Study
@@ -129,7 +128,7 @@ class Measured:
 
     @property
     def is_task(self) -> bool:
-        return self.report.summary.iloc[0]["measure"] == "accuracy"
+        return self.study.is_task
 
     @cached_property
     def measure(self) -> str:
@@ -190,12 +189,18 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
         return None
     wanted = Counter(entry.encoding for entry in every)
     missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
-    found = _measured(study, entries, missing)
-    seeds = Counter(entry.seed for entry in entries)
-    common = [entry for entry in entries if seeds[entry.seed] == len(names)]
-    if found.is_task or not common or len(common) == len(entries):
-        return found
-    return replace(_measured(study, common, missing), further=found)
+    found = _measured(study, shown := of_common_seeds(entries), missing)
+    if len(shown) < len(entries):
+        found = replace(found, further=_measured(study, entries, missing))
+    return found
+
+
+def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
+    """Of a text only the entries with the seeds that all encodings have, as long as there are any: a seed
+    changes the loss of all encodings alike, and not the scores of a task."""
+    names, seeds = {one.encoding for one in entries}, Counter(one.seed for one in entries)
+    common = [one for one in entries if seeds[one.seed] == len(names)]
+    return common if common and not entries[0].study.is_task else [*entries]
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import left_out, reports, run_folders
+from board.measured import left_out, of_common_seeds, reports, run_folders
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
 from board.values import means_table, values
@@ -112,6 +112,7 @@ def question_files(
     ]
     if len({entry.encoding for entry in entries}) < 2:
         return {}, []
+    entries = of_common_seeds(entries)
     own = {name for study in asked for name in study.own}
     with run_folders(entries, question.changed) as runs:
         report, compared = reports(runs, own, protocols=question.protocols or None)

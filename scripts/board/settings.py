@@ -96,7 +96,7 @@ def _section(study: Study, stored: Path) -> list[str]:
         return [head, f"`{study.base}`, {steps} steps. Not measured yet."]
     names, order = list(dict.fromkeys(entry.encoding for entry in entries)), ranked(grid)
     cells = {(one.setting, one.encoding): one for one in grid.itertuples()}
-    is_task = study.protocols == ["accuracy"]
+    is_task = study.is_task
     rows = []
     for setting, own in order.iterrows():
         values = [change.partition("=")[2] for change in setting]
