@@ -27,7 +27,7 @@ from board.floors import floors_file
 from board.measured import LEARNED, REFERENCE, Measured, left_out, read_measured
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
-from board.scores import DRAWS, FEWEST, floors_by_length
+from board.scores import DRAWS, FEWEST, floors_by_length, seed_spread
 from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, and_list, table
@@ -261,14 +261,16 @@ Effective length: the longest tested length up to which the loss under `sliding`
 nats per token, over {targets:,} targets in {documents} documents; where seeds differ, each of them in
 brackets."""
 OF_SPREAD = """\
-Places: {names} have three seeds. Their mean beyond 1x has a standard deviation of {sd:.4f} over seeds
-({freedom} degrees of freedom), without what a seed does to all. It is in the intervals of all pairs that
-places follow from. Encodings whose loss rises with the length vary more: two of them with neighbouring places
-may change their order. [In a simulation](../coverage.md) 95 % of the intervals hold the difference if all
-vary alike, and 62 % if one of the two varies four times as much. The rule was tried on an earlier setting, in
-which 24 encodings had three seeds. From one seed and the deviation of the same four encodings it separated
-232 to 236 of 276 pairs. For each seed two of these pairs had the other order in the other two seeds, both
-with an encoding whose loss rises."""
+Places: {names} have three seeds. Without what a seed does to all of them, their loss has a standard deviation
+over seeds of {first.sd:.4f} at 1x and of {beyond.sd:.4f} as the mean beyond it ({beyond.freedom} degrees of
+freedom). As far as seeds matter, the difference of two encodings is certain from {margins[0]:.3f} and
+{margins[1]:.3f} on; places follow from intervals over seeds and documents. Encodings whose loss rises with
+the length vary more over seeds: two of them with neighbouring places may change their order. [In a
+simulation](../coverage.md) 95 % of the intervals hold the difference if all vary alike, and 62 % if one of
+the two varies four times as much. The rule was tried on an earlier setting, in which 24 encodings had three
+seeds. From one seed and the deviation of the same four encodings it separated 232 to 236 of 276 pairs. For
+each seed two of these pairs had the other order in the other two seeds, both with an encoding whose loss
+rises."""
 OF_STUDIES = """\
 These lines compare whole answers, the boards single tokens. At the longest length few encodings have a whole
 answer right in copy, reverse and sort."""
@@ -325,8 +327,9 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         parts += ["## Decoders on text", about]
         if board.spread:
             named = and_list([f"`{name}`" for name in board.spread.encodings])
-            about = OF_SPREAD.format(names=named, sd=board.spread.sd, freedom=board.spread.freedom)
-            parts.append(about)
+            both = {"first": seed_spread(one.further, [one.trained]), "beyond": board.spread}
+            margins = [spread.margin() for spread in both.values()]
+            parts.append(OF_SPREAD.format(names=named, margins=margins, **both))
         parts.append(boards.text_table(one))
     if boards.tasks:
         parts += ["## Decoders on tasks", OF_TASKS, boards.task_table("decoder"), "Floors:"]

@@ -15,13 +15,7 @@ from scipy.special import stdtrit
 from board.text import DASH, table
 from results import Entry, Study
 from zoo.comparison.formatting import signed
-from zoo.evaluation.interval import (
-    Interval,
-    combined,
-    interval_of_mean,
-    interval_of_rate_difference,
-    interval_of_ratio,
-)
+from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
 from zoo.evaluation.measurement import Units
 
 Scores = tuple[np.ndarray, np.ndarray | None]
@@ -93,10 +87,9 @@ class Spread:
     freedom: int
     encodings: list[str]
 
-    def of_difference(self, value: float, seeds: int) -> Interval:
-        """The 95 % interval over seeds of the paired difference of two encodings."""
-        margin = float(stdtrit(self.freedom, 0.975)) * self.sd * math.sqrt(2 / seeds)
-        return value - margin, value + margin
+    def margin(self, seeds: int = 1) -> float:
+        """Half of the 95 % interval over seeds of the paired difference of two encodings."""
+        return float(stdtrit(self.freedom, 0.975)) * self.sd * math.sqrt(2 / seeds)
 
 
 def spread_over_seeds(losses: pd.DataFrame) -> Spread | None:
@@ -124,7 +117,8 @@ def estimate(
         values, over_units = table.sum(1) / sizes.sum(), interval_of_ratio(table.mean(0), sizes)
     value = float(values.mean())
     if spread:
-        over_seeds = [spread.of_difference(value, len(values))]
+        margin = spread.margin(len(values))
+        over_seeds = [(value - margin, value + margin)]
     else:
         over_seeds = [interval_of_mean(values)] if len(values) > 1 else []
     return Estimate(value, *combined(value, over_units, *over_seeds))

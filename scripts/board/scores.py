@@ -8,7 +8,7 @@ has the interquartile mean and the stratified bootstrap).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -209,10 +209,10 @@ def loss_board(one: Measured) -> Board:
     return Board(values, better, behind=behind, spread=spread)
 
 
-def mean_losses(one: Measured) -> dict[str, UnitLosses | None]:
-    """The loss of each encoding averaged over the lengths above the trained one; None if it cannot be read at
-    one of them."""
-    lengths = [length for length in one.study.lengths if length > one.trained]
+def mean_losses(one: Measured, lengths: Collection[int] = ()) -> dict[str, UnitLosses | None]:
+    """The loss of each encoding averaged over lengths, by default those above the trained one; None if it
+    cannot be read at one of them."""
+    lengths = lengths or [length for length in one.study.lengths if length > one.trained]
     found = {}
     for name in one.encodings:
         own = one.losses(name)
@@ -220,11 +220,10 @@ def mean_losses(one: Measured) -> dict[str, UnitLosses | None]:
     return found
 
 
-def seed_spread(one: Measured) -> Spread | None:
+def seed_spread(one: Measured, lengths: Collection[int] = ()) -> Spread | None:
     """The spread over seeds of the losses of `mean_losses`, of the encodings with at least `FEWEST`."""
-    each = {
-        name: own.by_seed() for name, own in mean_losses(one).items() if own and len(own.amounts) >= FEWEST
-    }
+    means = mean_losses(one, lengths).items()
+    each = {name: own.by_seed() for name, own in means if own and len(own.amounts) >= FEWEST}
     return spread_over_seeds(pd.DataFrame(each).dropna()) if each else None
 
 
