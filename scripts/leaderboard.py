@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 
 import results
-from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards, read_boards
+from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards, read_boards, seeds_text
 from board.correlation import KEPT, correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
 from board.measured import LEARNED, REFERENCE, Measured, left_out, read_measured
+from board.pairs import RISING
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
 from board.scores import DRAWS, FEWEST, floors_by_length, seed_spread
@@ -32,7 +33,7 @@ from board.sentences import PAGES, filled, problems
 from board.settings import settings_page
 from board.text import DASH, and_list, table
 from board.values import csv, means_table, of_study, wide_table
-from zoo.comparison.formatting import display_name
+from zoo.comparison.formatting import display_name, number
 from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.style import HUES
@@ -154,12 +155,6 @@ def floors_text(one: Measured, boards: Boards) -> str:
     return f"Floors by length in tokens: {'; '.join(found)}."
 
 
-def seeds_text(one: Measured) -> str:
-    """`3 seeds`, or `1 to 3 seeds` where encodings differ."""
-    least, most = min(one.seeds.values()), max(one.seeds.values())
-    return f"{least} to " * (least < most) + f"{most} seed{'s' * (most > 1)}"
-
-
 def missing_text(one: Measured) -> str:
     """The encodings that lack seeds; only the number of those with the usual lack, where they are many."""
     ((usual, times),) = Counter(one.missing.values()).most_common(1)
@@ -210,8 +205,7 @@ LEGEND = f"""\
 Order: by the score in the tasks, then by text. A place is an interval: for the encoding at `2–9` one other
 is better, and all but eight others are worse; the rest cannot be told apart from it ([the
 rule](#the-rule)). 1x, {NEAR}x and {FAR}x are multiples of the trained length. Text: bits per byte, and its
-paired change from the trained length with half of the 95 % interval over documents, and over seeds where
-there are several. Tasks: the
+paired change from the trained length with half of the 95 % interval over documents (one seed). Tasks: the
 score above the floor with its 95 % interval. Seeds learned: of all seeds of all tasks, those with
 {LEARNED:g} of the whole answers at the trained length. Parameters and time of a training step are relative
 to `none`; parameters of the model of text, in brackets of the tasks. A dash: not measured or not possible.
@@ -222,8 +216,8 @@ Combinations: `heads` is NAPE (half of the heads ALiBi with slopes 1/h, half wit
 the model (`model.logit_scale`); `alibi_entmax` and `rope_sink` are ALiBi with `entmax` and RoPE with
 `sink`. `randomized` and `pose` are trained with positions up to the longest tested length of each task."""
 RULE = f"""\
-There are three boards and no single place. Nothing is imputed: each seed counts as it was measured, whether
-it learned the task or not.
+There are three boards and no single place. Nothing is imputed on the tasks: each seed counts as it was
+measured, whether it learned the task or not.
 
 - **Score** of a task, a seed and a length: max(0, (x − floor)/(1 − floor)). x is the share of right tokens of
   an answer, or of right answers where they have one token. The floor is the score of the best strategy that
@@ -240,14 +234,17 @@ it learned the task or not.
   last place of the interval counts those that are not worse in more than 97.5 % of them.
 - **Place** on text: the same for the mean loss over the lengths above the trained one, by the paired 95 %
   interval of each difference, over documents and seeds. Values are of the seeds that all encodings have. With
-  fewer than {FEWEST} of them the interval over seeds is that of a pooled standard deviation: of the
-  encodings with {FEWEST} seeds or more, less what a seed does to all of them (the residual of seeds and
-  encodings).
+  fewer than {FEWEST} of them the interval over seeds has a standard deviation that is pooled over the
+  encodings with {FEWEST} seeds or more (the residual of seeds and encodings). An encoding whose loss rises
+  with the length varies more over seeds. So its deviation is {RISING:g} of the rise of its mean beyond 1x, if
+  that is more. This share was chosen on an earlier setting, in which 24 encodings had three seeds: the
+  interval from one seed missed the difference of two encodings in the other two seeds in 2 % of the pairs.
 - **Few seeds**: with fewer than {FEWEST} seeds the scores of tasks have neither places nor intervals, and a
   text without such encodings has no places.
 - **Limits**: with three seeds the intervals of scores are too narrow. [In a simulation](../coverage.md) they
   hold the true score in 82 % of the cases in place of 95, and one of two equal encodings is called better in
-  10 % in place of 5. A place has no meaning apart from these tasks and lengths, and no interval is corrected
+  10 % in place of 5. Places on text hang on one deviation of few encodings: if it is too small, all of them
+  are too narrow. A place has no meaning apart from these tasks and lengths, and no interval is corrected
   for the number of pairs."""
 OF_TASKS = f"""\
 "Without a task": the range of places if one task is left out; with few seeds, of ranks. "Of those": the
@@ -256,21 +253,15 @@ them. Each task: the mean score of its seeds, and in brackets the number of seed
 ({LEARNED:g} of the whole answers at the trained length). The score of a task in which an answer has several
 tokens counts single tokens."""
 OF_TEXT = """\
-Bits per byte with 95 % intervals over documents, and over seeds where there are several; changes are paired.
+Bits per byte with 95 % intervals over documents, {seeds}; changes are paired.
 Effective length: the longest tested length up to which the loss under `sliding` rises by at most {nats:g}
-nats per token, over {targets:,} targets in {documents} documents; where seeds differ, each of them in
-brackets."""
+nats per token, over {targets:,} targets in {documents} documents."""
 OF_SPREAD = """\
-Places: {names} have three seeds. Without what a seed does to all of them, their loss has a standard deviation
-over seeds of {first.sd:.4f} at 1x and of {beyond.sd:.4f} as the mean beyond it ({beyond.freedom} degrees of
-freedom). As far as seeds matter, the difference of two encodings is certain from {margins[0]:.3f} and
-{margins[1]:.3f} on; places follow from intervals over seeds and documents. Encodings whose loss rises with
-the length vary more over seeds: two of them with neighbouring places may change their order. [In a
-simulation](../coverage.md) 95 % of the intervals hold the difference if all vary alike, and 62 % if one of
-the two varies four times as much. The rule was tried on an earlier setting, in which 24 encodings had three
-seeds. From one seed and the deviation of the same four encodings it separated 232 to 236 of 276 pairs. For
-each seed two of these pairs had the other order in the other two seeds, both with an encoding whose loss
-rises."""
+All values are of one seed. Further seeds of {names} serve the places alone. Without what a seed does to all
+of them, the loss has a standard deviation over seeds of {first.sd:.4f} at 1x and of {beyond.sd:.4f} as the
+mean beyond it ({beyond.freedom} degrees of freedom). With these a difference lies outside the 95 % interval
+over seeds from {margins[0]:.3f} and {margins[1]:.3f} on; where the loss rises with the length, from more on
+([the rule](#the-rule)). The mean beyond 1x by seed: {values}."""
 OF_STUDIES = """\
 These lines compare whole answers, the boards single tokens. At the longest length few encodings have a whole
 answer right in copy, reverse and sort."""
@@ -320,16 +311,21 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         one, board = boards.text
         sliding = one.measured(REFERENCE, "sliding", "bits_per_byte")
         about = OF_TEXT.format(
+            seeds=seeds_text(one),
             nats=NATS_LOST,
             targets=int(sliding["tokens"].iloc[0]),
             documents=int(sliding["documents"].iloc[0]),
         )
         parts += ["## Decoders on text", about]
         if board.spread:
-            named = and_list([f"`{name}`" for name in board.spread.encodings])
             both = {"first": seed_spread(one.further, [one.trained]), "beyond": board.spread}
-            margins = [spread.margin() for spread in both.values()]
-            parts.append(OF_SPREAD.format(names=named, margins=margins, **both))
+            each = board.spread.losses.items()
+            parts.append(OF_SPREAD.format(
+                names=and_list([f"`{name}`" for name, _ in each]),
+                values="; ".join(f"{name} {', '.join(map(number, values))}" for name, values in each),
+                margins=[spread.margin() for spread in both.values()],
+                **both,
+            ))  # fmt: skip
         parts.append(boards.text_table(one))
     if boards.tasks:
         parts += ["## Decoders on tasks", OF_TASKS, boards.task_table("decoder"), "Floors:"]
@@ -348,7 +344,10 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         if boards.encoder_tasks:
             parts += [boards.task_table("encoder"), "Floor:", boards.floor_table("encoder")]
         for one in boards.of("encoder", task=False):
-            parts += [f"`{one.study.title}`, nats per masked token:", boards.text_table(one)]
+            parts += [
+                f"`{one.study.title}`, nats per masked token, {seeds_text(one)}:",
+                boards.text_table(one),
+            ]
     parts += ["## The rule", RULE, DROPE]
     if boards.text and boards.tasks:
         tasks = [one for one in boards.of("decoder", task=True) if one.study.title in boards.tasks.seeds]

@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 
 import results
 from board.boards import read_boards
-from board.pairs import estimate, spread_over_seeds
+from board.pairs import Spread, estimate
 from board.scores import interquartile_mean, task_board
 from zoo.evaluation.interval import (
     Interval,
@@ -124,11 +124,9 @@ def of_one_seed(known: int, deviations: Sequence[float], repetitions: int) -> fl
 
     def once() -> Interval:
         sizes = documents(rng, 17)[1]
-        spread = spread_over_seeds(
-            pd.DataFrame(rng.normal(size=(3, 1)) + others * rng.normal(size=(3, known)))
-        )
+        spread = Spread(pd.DataFrame(rng.normal(size=(3, 1)) + others * rng.normal(size=(3, known))))
         seed = first * rng.normal() - second * rng.normal()
-        found = estimate([(0.02 + seed + of_document * rng.normal(size=17)) * sizes], sizes, spread)
+        found = estimate([(0.02 + seed + of_document * rng.normal(size=17)) * sizes], sizes, spread.margin())
         return found.low, found.high
 
     return held(once, 0.02, repetitions)

@@ -113,7 +113,7 @@ class Boards:
     def sentence(self) -> str:
         """The encodings that share the first place, in one sentence."""
         parts = []
-        for name, board in self.of_decoders.items():
+        for board in self.of_decoders.values():
             first = [name for name, (low, _) in board.places().items() if low == 1]
             what = f"{and_list([f'`{name}`' for name in first])} cannot be told apart at the first place"
             if len(first) == 1:
@@ -122,7 +122,8 @@ class Boards:
                     what += f" ({ends} if one task is left out)"
             elif not first:
                 what = f"`{next(iter(board.values))}` has the best value (few seeds)"
-            parts.append(f"on {'the ' * (board is self.tasks)}{name} {what} of {len(board.values)} decoders")
+            where = "the tasks" if board is self.tasks else f"text ({seeds_text(self.text[0])})"
+            parts.append(f"on {where} {what} of {len(board.values)} decoders")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
 
@@ -175,7 +176,6 @@ class Boards:
             cells = [
                 *[board.place(name)] * places,
                 name,
-                str(one.seeds[name]),
                 value.text(number) if value else "",
                 first,
             ]
@@ -186,7 +186,6 @@ class Boards:
         heads = [
             *["place"] * places,
             "encoding",
-            "seeds",
             "mean beyond 1x",
             "1x",
             *(f"change at {factor}" for factor in factors),
@@ -239,6 +238,12 @@ def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
     """The boards of the stored entries of the studies of the leaderboard."""
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
     return Boards(found, read_floors(stored))
+
+
+def seeds_text(one: Measured) -> str:
+    """`3 seeds`, or `1 to 3 seeds` where encodings differ."""
+    least, most = min(one.seeds.values()), max(one.seeds.values())
+    return f"{least} to " * (least < most) + f"{most} seed{'s' * (most > 1)}"
 
 
 def effective_length(one: Measured, name: str) -> str:

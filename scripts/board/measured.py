@@ -196,11 +196,11 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
 
 
 def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
-    """Of a text only the entries with the seeds that all encodings have, as long as there are any: a seed
+    """Of a text only the entries with the seeds that most encodings have, which should be all of them: a seed
     changes the loss of all encodings alike, and not the scores of a task."""
-    names, seeds = {one.encoding for one in entries}, Counter(one.seed for one in entries)
-    common = [one for one in entries if seeds[one.seed] == len(names)]
-    return common if common and not entries[0].study.is_task else [*entries]
+    seeds = Counter(seed for _, seed in {(one.encoding, one.seed) for one in entries})
+    most = max(seeds.values())
+    return [one for one in entries if one.study.is_task or seeds[one.seed] == most]
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:

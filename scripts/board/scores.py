@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from board.measured import LEARNED, Measured
-from board.pairs import Estimate, Spread, UnitLosses, mean_over_lengths, spread_over_seeds
+from board.pairs import Estimate, Spread, UnitLosses, mean_over_lengths
 
 DRAWS = 4000
 CERTAIN = 0.975
@@ -190,22 +190,28 @@ def loss_board(one: Measured) -> Board:
     With fewer than `FEWEST` seeds of all encodings, the interval over seeds of each pair follows from the
     spread of those that have more. Without such encodings there are no places.
     """
-    means = mean_losses(one)
-    few = min(one.seeds.values()) < FEWEST
-    spread = seed_spread(one.further) if few and one.further else None
+    means, few = mean_losses(one), min(one.seeds.values()) < FEWEST
     values = {name: own.estimate() if own else None for name, own in means.items()}
     names = sorted(values, key=lambda name: (values[name].value if values[name] else np.inf, name))
     values = {name: values[name] for name in names}
-    behind = {name: own.less(means[names[0]], spread) if (own := means[name]) else None for name in names}
+    spread = seed_spread(one.further) if few and one.further else None
+    first = mean_losses(one, [one.trained])
+    rises = {name: own.value - first[name].estimate().value for name, own in values.items() if own}
+
+    def difference(name: str, other: str) -> Estimate | None:
+        if not (means[name] and means[other]):
+            return None
+        apart = spread and name != other
+        margin = spread.margin((rises[name], rises[other]), min(one.seeds.values())) if apart else None
+        return means[name].less(means[other], margin)
+
+    behind = {name: difference(name, names[0]) for name in names}
     if few and not spread:
         return Board(values, pd.DataFrame(), behind=behind)
     better = pd.DataFrame(False, names, names)
-    for first, second in combinations(names, 2):
-        if means[first] and means[second]:
-            low = means[second].less(means[first], spread).low
-            better.loc[first, second] = low is not None and low > 0
-        else:
-            better.loc[first, second] = means[first] is not None
+    for name, other in combinations(names, 2):
+        found = difference(other, name)
+        better.loc[name, other] = (found.low or 0) > 0 if found else means[name] is not None
     return Board(values, better, behind=behind, spread=spread)
 
 
@@ -224,7 +230,8 @@ def seed_spread(one: Measured, lengths: Collection[int] = ()) -> Spread | None:
     """The spread over seeds of the losses of `mean_losses`, of the encodings with at least `FEWEST`."""
     means = mean_losses(one, lengths).items()
     each = {name: own.by_seed() for name, own in means if own and len(own.amounts) >= FEWEST}
-    return spread_over_seeds(pd.DataFrame(each).dropna()) if each else None
+    spread = Spread(pd.DataFrame(each).dropna())
+    return spread if spread.freedom > 0 else None
 
 
 def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from board.boards import BEST, effective_length
 from board.correlation import family, interval, spearman
 from board.figures import NEXT, looks
 from board.measured import read_measured
-from board.pairs import Estimate, differences_table, spread_over_seeds
+from board.pairs import RISING, Estimate, Spread, differences_table
 from board.scores import interquartile_mean, loss_board, mean_losses, resampled, task_board
 from board.sentences import filled, problems
 from board.values import _repeats as repeats
@@ -215,14 +215,15 @@ def test_the_spread_over_seeds_is_that_of_paired_differences():
     rng = np.random.default_rng(2)
     losses = pd.DataFrame(rng.normal(size=(5, 2)), columns=["a", "b"])
     differences = losses["a"] - losses["b"]
-    found = spread_over_seeds(losses)
+    found = Spread(losses)
     assert found.sd == pytest.approx(differences.std() / math.sqrt(2)) and found.freedom == 4
     _, high = interval_of_mean(differences)
-    assert found.margin(len(losses)) == pytest.approx(high - differences.mean())
+    assert found.margin(seeds=len(losses)) == pytest.approx(high - differences.mean())
     every = pd.DataFrame(rng.normal(size=(3, 4)), columns=[*"abcd"])
     moved = every.add(rng.normal(size=3), axis=0).add(rng.normal(size=4), axis=1)
-    assert spread_over_seeds(moved).sd == pytest.approx(spread_over_seeds(every).sd)
-    assert spread_over_seeds(every[["a"]]) is None and spread_over_seeds(every[:1]) is None
+    assert Spread(moved).sd == pytest.approx(Spread(every).sd)
+    rising = found.margin((5 * found.sd / RISING, 0)) / found.margin()
+    assert rising == pytest.approx(math.sqrt((5**2 + 1) / 2))
 
 
 def test_seeds_of_few_encodings_serve_the_intervals_of_all():
@@ -241,14 +242,14 @@ def test_seeds_of_few_encodings_serve_the_intervals_of_all():
         for seed in SEEDS
     ]
     assert board.spread.sd == pytest.approx(statistics.stdev(seeds) / math.sqrt(2))
-    first, last = (means[name] for name in list(board.values)[:: len(names) - 1])
-    over_documents, both = last.less(first), board.behind[list(board.values)[-1]]
-    margin = 4.303 * statistics.stdev(seeds)
+    first, *_, last = board.values
+    over_documents, both = means[last].less(means[first]), board.behind[last]
+    rises = [board.values[name].value - one.at(name, 1)["mean"] for name in (first, last)]
+    sds = [max(board.spread.sd, RISING * rise) for rise in rises]
+    margin = math.hypot(over_documents.high - over_documents.value, 4.303 * math.hypot(*sds))
     assert both.value == over_documents.value
-    assert both.high - both.value == pytest.approx(
-        math.hypot(over_documents.high - over_documents.value, margin), rel=1e-3
-    )
-    assert board.places().keys() == {*names}
+    assert both.high - both.value == pytest.approx(margin, rel=1e-3)
+    assert board.behind[first] == Estimate(0, 0, 0) and board.places().keys() == {*names}
 
 
 def test_the_readmes_rows_are_those_that_matter(pages):
@@ -261,7 +262,9 @@ def test_the_readmes_rows_are_those_that_matter(pages):
 
 def test_a_study_of_three_seeds_has_places_and_one_of_one_seed_none(pages):
     page = (pages / "leaderboard.md").read_text()
-    one, several = page.split("\n## Decoders on text")[1].split("`masked_text`, nats per masked token")
+    one, several = page.split("\n## Decoders on text")[1].split(
+        "`masked_text`, nats per masked token, 3 seeds:"
+    )
     assert "mean beyond 1x" in one and "place" not in one.partition("| --- |")[0].splitlines()[-1]
     assert cells(several, "place") == {"deberta": "1", "none": "2–3", "rope": "2–3"}
 
