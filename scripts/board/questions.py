@@ -86,6 +86,10 @@ QUESTIONS = {
         "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True,
         against=["text", "text_rope"], subject=("rope",), reference="rope",
     ),
+    "wider_rope": Question(
+        "Is it the parameters? RoPE with as many as DeBERTa", ["text_wide"], ("rope",), ["nonoverlapping"],
+        against=["text"], subject=("rope",),
+    ),
     "rope_flip_flop": Question(
         "Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES, subject=("rope",)
     ),
@@ -99,8 +103,7 @@ QUESTIONS = {
 def question_files(
     name: str, studies: Sequence[Study], stored: Path, boards: Boards
 ) -> tuple[dict[str, bytes], list[pd.DataFrame]]:
-    """The page of a question and its figure, by file name, and its values; none while fewer than two
-    encodings are stored."""
+    """The page of a question and its figure, by file name, and its values; none while nothing is stored."""
     question = QUESTIONS[name]
     asked = [study for study in studies if study.name in question.studies]
     encodings = {*question.encodings, *boards.best(asked[0].name)[:1]}
@@ -110,7 +113,7 @@ def question_files(
         for entry in study.entries(stored)
         if entry.encoding in encodings and entry.file.exists()
     ]
-    if len({entry.encoding for entry in entries}) < 2:
+    if not entries:
         return {}, []
     entries = of_common_seeds(entries)
     own = {name for study in asked for name in study.own}
