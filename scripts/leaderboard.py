@@ -319,7 +319,7 @@ def leaderboard_files(boards: Boards) -> dict[str, bytes]:
         parts += ["## Decoders on text", about]
         if board.spread:
             both = {"first": seed_spread(one.further, [one.trained]), "beyond": board.spread}
-            each = board.spread.losses.items()
+            each = [*board.spread.losses.items()]
             parts.append(OF_SPREAD.format(
                 names=and_list([f"`{name}`" for name, _ in each]),
                 values="; ".join(f"{name} {', '.join(map(number, values))}" for name, values in each),
