@@ -231,7 +231,7 @@ def seed_spread(one: Measured, lengths: Collection[int] = ()) -> Spread | None:
     means = mean_losses(one, lengths).items()
     each = {name: own.by_seed() for name, own in means if own and len(own.amounts) >= FEWEST}
     spread = Spread(pd.DataFrame(each).dropna())
-    return spread if spread.freedom > 0 else None
+    return spread if each and spread.freedom > 0 else None
 
 
 def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:

@@ -250,6 +250,8 @@ def test_seeds_of_few_encodings_serve_the_intervals_of_all():
     assert both.value == over_documents.value
     assert both.high - both.value == pytest.approx(margin, rel=1e-3)
     assert board.behind[first] == Estimate(0, 0, 0) and board.places().keys() == {*names}
+    two = read_measured(replace(study, encodings={0: names, 1: names[:2]}), RESULTS)
+    assert two.further and not loss_board(two).places()
 
 
 def test_the_readmes_rows_are_those_that_matter(pages):
