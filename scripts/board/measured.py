@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from board.pairs import Estimate, UnitLosses, losses
-from results import Entry, Study, unpack
+from results import Entry, Study
 from zoo import registry
+from zoo.comparison.runs import RunInfo
 from zoo.figures.style import FIRST
-from zoo.reports.report import Report, build
-from zoo.runs.card import read_card
+from zoo.reports.report import Report, report_on
 
 REFERENCE = "rope"
 SHOWN = FIRST
@@ -30,21 +27,28 @@ LEARNED = 0.9
 """A seed has learned a task with at least this share of whole answers at the trained length."""
 
 
-@contextmanager
-def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, str]]:
-    """The run folders of entries with the names of their encodings; they are in the working directory, so
-    that a report names them without a path.
+def shown_runs(entries: Sequence[Entry], changed: bool = False) -> list[RunInfo]:
+    """The runs of stored entries with the measurements that their study, or its reading, shows.
 
     Args:
         changed: with the evaluations of a changed encoding.
     """
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        unpack(entries, Path(), changed, shown_alone=True)
-        yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
+    return [
+        replace(entry.run, measurements=tuple(
+            one for one in entry.run.measurements
+            if (changed or not one.changed) and one.parameters.get("data") == entry.study.data_shown
+        ))
+        for entry in entries
+    ]  # fmt: skip
+
+
+def encoding_of(run: RunInfo) -> str:
+    """The name in its study."""
+    return run.origin["encoding"]
 
 
 def reports(
-    runs: Mapping[Path, str],
+    runs: Sequence[RunInfo],
     own: Collection[str],
     reference: str | None = None,
     protocols: Sequence[str] | None = None,
@@ -52,15 +56,13 @@ def reports(
     """The reports of all runs, and of those that differ in the encoding alone.
 
     Args:
-        runs: with the names of their encodings.
         own: the encodings with changes of the model of their own.
     """
-    alike = [run for run, name in runs.items() if name not in own]
+    alike = [run for run in runs if encoding_of(run) not in own]
+    compared = report_on(alike, reference=reference, protocols=protocols)
     if len(alike) == len(runs):
-        report = build(alike, reference=reference, protocols=protocols)
-        return report, report
-    report = build([*runs], reference=reference, protocols=protocols, force=True)
-    return report, build(alike, reference=reference, protocols=protocols)
+        return compared, compared
+    return report_on(runs, reference=reference, protocols=protocols, force=True), compared
 
 
 def left_out(own: Collection[str]) -> str:
@@ -183,7 +185,7 @@ class Measured:
 def read_measured(study: Study, stored: Path) -> Measured | None:
     """A study as far as it is stored; None while fewer than two encodings are."""
     every = [entry for entry in study.entries(stored) if entry.encoding not in LEFT_OUT]
-    entries = [entry for entry in every if entry.file.exists() and _has_shown(entry)]
+    entries = [entry for entry in every if entry.run and shown_runs([entry])[0].measurements]
     names = Counter(entry.encoding for entry in entries)
     if len(names) < 2:
         return None
@@ -204,17 +206,9 @@ def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
-    with run_folders(entries, changed=False) as runs:
-        named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
-        report, compared = reports(runs, study.own, next(named, None))
+    runs = shown_runs(entries)
+    named = (run.label for run in runs if encoding_of(run) == REFERENCE)
+    report, compared = reports(runs, study.own, next(named, None))
     first = report.results.rows.groupby("encoding", sort=False)["run"].first()
-    labels = {label: runs[Path(run)] for label, run in first.items()}
+    labels = {label: encoding_of(report.results.runs[run]) for label, run in first.items()}
     return Measured(study, report, compared, labels, missing)
-
-
-def _has_shown(entry: Entry) -> bool:
-    """Whether an entry has the reading that its study shows, which may be newer than the entry."""
-    if entry.study.shown is None:
-        return True
-    every = json.loads(entry.file.read_text())["measurements"]
-    return any(one["parameters"].get("data") == entry.study.data_shown for one in every)

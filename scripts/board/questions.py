@@ -12,7 +12,7 @@ import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import left_out, of_common_seeds, reports, run_folders
+from board.measured import encoding_of, left_out, of_common_seeds, reports, shown_runs
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
 from board.values import means_table, values
@@ -111,15 +111,16 @@ def question_files(
         entry
         for study in asked
         for entry in study.entries(stored)
-        if entry.encoding in encodings and entry.file.exists()
+        if entry.encoding in encodings and entry.run
     ]
     if not entries:
         return {}, []
     entries = of_common_seeds(entries)
     own = {name for study in asked for name in study.own}
-    with run_folders(entries, question.changed) as runs:
-        report, compared = reports(runs, own, protocols=question.protocols or None)
-        tables = markdown(compared).partition("\n")[2].strip()
+    report, compared = reports(
+        shown_runs(entries, question.changed), own, protocols=question.protocols or None
+    )
+    tables = markdown(compared).partition("\n")[2].strip()
     if question.against:
         named = {study.name: study for study in studies}
         (own,), others = ([named[one] for one in names] for names in (question.studies, question.against))
@@ -127,7 +128,7 @@ def question_files(
         heading = f"\n\n## Difference to the same encodings without the change\n\n{AGAINST}\n\n{made}"
         tables += heading * bool(made)
     names = {
-        label: curve_name(runs[Path(own["run"])], json.loads(own["changed"]))
+        label: curve_name(encoding_of(report.results.runs[own["run"]]), json.loads(own["changed"]))
         for label, own in report.results.rows.groupby("encoding", sort=False).first().iterrows()
     }
     rows = report.results.rows.assign(name=report.results.rows["encoding"].map(names))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,7 +21,7 @@ from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, TUNED, nearest_run_hint
 from zoo.runs.metrics_csv import read_metrics
 
 UNKNOWN = "not known"
-SPEED = "train/tokens_per_second"
+SPEED, VALIDATION = "train/tokens_per_second", "val/loss"
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class RunInfo:
         speed: median of the logged training tokens per second; None where none were logged.
         tuned: the grid from which a sweep chose this run's values by validation, these values, and the losses
             of all by seed; empty without a grid.
+        validation: the validation loss in nats, by step.
+        origin: what a study has stored of the training: seconds, code and machine.
     """
 
     path: str
@@ -45,6 +47,8 @@ class RunInfo:
     left_out: tuple[str, ...] = ()
     speed: float | None = None
     tuned: dict[str, Any] = field(default_factory=dict)
+    validation: dict[int, float] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -82,6 +86,7 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True) -> list[RunInfo]:
     """Read runs; a folder given twice is read once.
 
     Args:
+        paths: run folders, or Parquet files of stored runs.
         evaluated: whether a run without measurements is a problem.
 
     Raises:
@@ -91,7 +96,11 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True) -> list[RunInfo]:
     problems: list[Problem] = []
     for path in paths:
         with collect(problems):
-            if (resolved := Path(os.path.realpath(path))) not in runs:
+            if path.suffix == ".parquet":
+                from zoo.comparison import stored
+
+                runs |= {path / run.path: run for run in stored.read(path)}
+            elif (resolved := Path(os.path.realpath(path))) not in runs:
                 runs[resolved] = _read(path, evaluated)
     if problems:
         raise InputError(problems)
@@ -139,33 +148,47 @@ def run_info(folder: Path) -> RunInfo:
     with collect(problems):
         card = read_card(folder)
     with collect(problems):
-        speed = training_speed(folder / METRICS)
+        metrics = read_metrics(folder / METRICS)[1]
     if problems:
         raise InputError(problems)
+    speed, validation = training_speed(metrics), validation_losses(metrics)
     tuned = json.loads((folder / TUNED).read_text()) if (folder / TUNED).is_file() else {}
-    return RunInfo(str(folder), recipe, card, speed=speed, tuned=tuned)
+    return RunInfo(str(folder), recipe, card, speed=speed, tuned=tuned, validation=validation)
 
 
 def validated_recipe(folder: Path) -> dict[str, Any]:
-    """The resolved recipe of a run; sections of a plugin stay as they were stored, since none is imported.
+    """The resolved recipe of a run.
 
     Raises:
         InputError: it cannot be read, or is not a recipe.
     """
-    stored = stored_recipe(folder)
+    return validated(stored_recipe(folder), str(folder / RECIPE))
+
+
+def validated(stored: dict[str, Any], where: str) -> dict[str, Any]:
+    """A stored recipe with the defaults of newer keys; sections of a plugin stay as they were stored, since
+    no plugin is imported.
+
+    Raises:
+        InputError: it is not a recipe.
+    """
     try:
         recipe = recipe_of_run({key: value for key, value in stored.items() if key != "evaluate"}).as_dict()
     except InputError as error:
-        where = str(folder / RECIPE)
         raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
     return recipe | {key: stored[key] for key in ("evaluate",) if key in stored}
 
 
-def training_speed(file: Path) -> float | None:
+def training_speed(metrics: Iterable[Mapping[str, str]]) -> float | None:
     """Median of the logged training tokens per second; None where none were logged."""
-    speeds = [float(row[SPEED]) for row in read_metrics(file)[1] if row.get(SPEED)]
+    speeds = [float(row[SPEED]) for row in metrics if row.get(SPEED)]
     finite = [speed for speed in speeds if math.isfinite(speed)]
     return statistics.median(finite) if finite else None
+
+
+def validation_losses(metrics: Iterable[Mapping[str, str]]) -> dict[int, float]:
+    """The logged validation loss in nats, by step."""
+    return {int(row["step"]): float(row[VALIDATION]) for row in metrics if row.get(VALIDATION)}
 
 
 def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:

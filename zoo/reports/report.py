@@ -122,7 +122,22 @@ def build(
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable.
     """
-    runs = chosen(read_runs(paths), protocols, lengths)
+    return report_on(read_runs(paths), protocols, lengths, force, out, reference, models, paths)
+
+
+def report_on(
+    runs: Sequence[RunInfo],
+    protocols: Sequence[str] | None = None,
+    lengths: Sequence[int] | None = None,
+    force: bool = False,
+    out: Path = OUT,
+    reference: str | None = None,
+    models: bool = False,
+    paths: Sequence[Path] = (),
+) -> Report:
+    """As `build`, of runs that were read already; `paths` are those in the report's command."""
+    runs = chosen(runs, protocols, lengths)
+    paths = paths or [Path(run.path) for run in runs]
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
