@@ -15,11 +15,12 @@ skipped: `--forget ENCODING_seedN` removes one, to measure it again.
 SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
 Several queues may share a results folder: a lock keeps two of them off the same entry.
 
-Everything is computed in float32 by the study's number of threads, uncompiled, so that machines with and
-without bfloat16 give comparable numbers. Each study is computed on the CPU or on a GPU; its file says which.
-Without a GPU the queue passes over the studies that need one. The models are too small for several threads,
-or for a whole GPU: start several queues. The modules of the zoo are imported once, at the start. While its
-code is being changed, run it from a checkout of its own (`git worktree add`) with `--out` in the first one.
+By default all is computed in float32 by the study's number of threads, uncompiled, so that machines with and
+without bfloat16 give comparable numbers; a study may say otherwise. Each study is computed on the CPU or on a
+GPU; its file says which. Without a GPU the queue passes over the studies that need one. The models are too
+small for several threads, or for a whole GPU: start several queues. The modules of the zoo are imported once,
+at the start. While its code is being changed, run it from a checkout of its own (`git worktree add`) with
+`--out` in the first one.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ from zoo.evaluation.measurement import Measurement, Row, Units, merged
 from zoo.evaluation.store import read_measurements
 from zoo.launch.devices import processor
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
-from zoo.runs.folder import LAST
+from zoo.runs.folder import LAST, kept_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "scripts" / "studies"
 OUT = ROOT / "scripts" / "results"
 RUNS = Path("runs") / "results"
-COMPUTED = ("trainer.devices=1", "trainer.precision=32-true", "compile=false", "logging=[csv]")
+COMPUTED = ("trainer.devices=1", "logging=[csv]")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,15 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class During:
+    """The evaluation of earlier checkpoints of a run."""
+
+    steps: list[int]
+    lengths: list[int]
+    protocols: list[str]
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a YAML file.
 
@@ -98,6 +108,8 @@ class Study:
         own: for an encoding, `key=value` changes of the recipe that it alone has.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         readings: further evaluations of each checkpoint, on other data.
+        during: further evaluations of the checkpoints at these steps, for a study whose recipe keeps them.
+        precision, compile: of training and evaluation.
         threads: fixed, because sums depend on how they are split among threads.
         accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
@@ -115,6 +127,9 @@ class Study:
     own: dict[str, list[str]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
+    during: During | None = None
+    precision: str = "32-true"
+    compile: bool = False
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
@@ -160,6 +175,8 @@ class Study:
             *setting,
             *self.own.get(encoding, ()),
             *COMPUTED,
+            f"trainer.precision={self.precision}",
+            f"compile={str(self.compile).lower()}",
             *(f"{key}={to_yaml_line(value)}" for key, value in own.items()),
         ]
         return read_recipe(ROOT / self.base, sets)
@@ -237,6 +254,7 @@ def read_studies(folder: Path) -> list[Study]:
     for file in sorted(folder.glob("[0-9]*.yaml")):
         content = yaml.safe_load(file.read_text())
         content["options"] = common | content.get("options", {})
+        content["during"] = During(**content["during"]) if "during" in content else None
         content["readings"] = [Reading(**one) for one in content.get("readings", ())]
         studies.append(Study(name=file.stem.partition("_")[2], **content))
     return studies
@@ -278,6 +296,9 @@ def measured(entry: Entry, code: dict[str, Any]) -> RunInfo:
             zoo.fit(recipe, out=folder)
             for sets in entry.study.after_training.get(entry.encoding, ()):
                 zoo.evaluate(folder, sets=sets)
+            if during := entry.study.during:
+                earlier = [kept_checkpoint(folder, step) for step in during.steps]
+                zoo.evaluate(earlier, during.lengths, during.protocols)
             measurements = read_measurements(folder)
             for reading in entry.study.readings:
                 measurements += read_again(folder, reading)

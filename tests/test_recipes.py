@@ -37,6 +37,9 @@ def texts(tmp_path_factory):
                 for n in range(articles)
             )
             (root / corpus / f"wiki.{split}.tokens").write_text(articles)
+    for split in ("train", "valid"):
+        (root / "novels" / split).mkdir(parents=True)
+        (root / "novels" / split / "one.txt").write_text(f"It was the {split} of all times. " * 300)
     return root
 
 
@@ -48,7 +51,8 @@ def small(recipe, texts):
         sets.remove("data.sequence_length=16")
         sets[sets.index("evaluate.lengths=[16]")] = f"evaluate.lengths=[{recipe.data.sequence_length}]"
     if hasattr(recipe.data, "vocab_size"):
-        sets += [f"data.root={texts}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
+        root = texts / "novels" if recipe.data.name == "text" else texts
+        sets += [f"data.root={root}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
     if recipe.data.name == "sample":
         sets += ["data.documents=8", "data.words=80"]
     return sets

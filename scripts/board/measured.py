@@ -16,6 +16,7 @@ from zoo import registry
 from zoo.comparison.runs import RunInfo
 from zoo.figures.style import FIRST
 from zoo.reports.report import Report, report_on
+from zoo.runs.folder import LAST
 
 REFERENCE = "rope"
 SHOWN = FIRST
@@ -37,6 +38,7 @@ def shown_runs(entries: Sequence[Entry], changed: bool = False) -> list[RunInfo]
         replace(entry.run, measurements=tuple(
             one for one in entry.run.measurements
             if (changed or not one.changed) and one.parameters.get("data") == entry.study.data_shown
+            and one.checkpoint == str(LAST)
         ))
         for entry in entries
     ]  # fmt: skip

@@ -103,6 +103,17 @@ def test_a_reading_is_apart_from_the_study(queue, here):
         assert [[row.length for row in one.rows] for one in shown.measurements] == [rows]
 
 
+def test_earlier_checkpoints_are_evaluated_where_a_study_asks(queue, here):
+    during = {"steps": [2, 4], "lengths": [21], "protocols": ["accuracy"]}
+    kept = [*STUDY["set"], "checkpoint.every_n_steps=2", "checkpoint.keep_every_n_steps=2"]
+    assert queue(during=during, set=kept, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
+    (run,) = stored.read(here / "out" / "tiny.parquet")
+    assert {(one.step, *(row.length for row in one.rows)) for one in run.measurements} == {
+        (2, 21), (4, 21), (6, 9, 21),
+    }  # fmt: skip
+    assert run.recipe["trainer"]["precision"] == "bf16-mixed"
+
+
 def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert queue(accelerator="gpu") == 0
@@ -210,7 +221,7 @@ def test_every_entry_of_every_study_has_a_recipe():
         for one in entries:
             if one.seed == 0:
                 recipe = study.recipe(one.encoding, 0)
-                assert recipe.trainer.precision == "32-true" and recipe.compile is False
+                assert (recipe.trainer.precision, recipe.compile) == (study.precision, study.compile)
                 encoding, given = recipe.as_dict()["model"]["encoding"], study.options.get(one.encoding, {})
                 if one.encoding in lists:
                     assert [part["name"] for part in encoding] == [
