@@ -11,6 +11,7 @@ import csv
 import inspect
 import io
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -49,6 +50,7 @@ BEYOND = {
     "policy": "an option decides",
 }
 PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#:\s]+)(?P<anchor>#[^)\s]+)?\)")
 MARKED = re.compile(r"<!-- table: ([\w-]+) -->.*?<!-- end -->", re.DOTALL)
 OPTIONS = re.compile(r"^(?:Options|Args):\n((?:(?: +.*)?(?:\n|$))*)", re.MULTILINE)
 
@@ -65,25 +67,34 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of encodings with their figures, and the stored results."""
+    """Add the pages of encodings with their figures, and pages and results from outside docs/."""
     for name in registry.encodings.names():
         files.append(File.generated(config, f"encodings/{name}.md", content=encoding_page(name)))
         files.append(File.generated(config, f"encodings/{name}.svg", content=figure(name)))
     files.append(File.generated(config, "tour.md", content=tour()))
-    for path in [*RESULTS.glob("*.md"), *RESULTS.glob("*/compare.*")]:
+    files.append(File.generated(config, "corpora.md", abs_src_path=str(ROOT / "data" / "README.md")))
+    for path in sorted({*RESULTS.rglob("*.md"), *RESULTS.glob("*/compare.*")}):
         target = f"results/{path.relative_to(RESULTS).as_posix()}"
         files.append(File.generated(config, target, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in the tables, and point links to stored results at their copies in the site."""
+    """Fill in the tables. Point links at the pages of the site, and leave only the text of links to other
+    files of the repository."""
     markdown = MARKED.sub(lambda found: (TABLES | SITE_TABLES)[found[1]](), markdown)
-    return re.sub(
-        r"\.\./(\.\./)?scripts/results/",
-        "" if page.file.src_uri.startswith("results/") else "results/",
-        markdown,
-    )
+    pages = {Path(file.abs_src_path): file.src_uri for file in files if file.abs_src_path}
+    pages[ROOT / "docs" / "tour.ipynb"] = "tour.md"
+    folder = Path(page.file.abs_src_path or ROOT / "docs" / page.file.src_uri).parent
+
+    def link(found: re.Match[str]) -> str:
+        path = (folder / found["target"]).resolve()
+        if path in pages:
+            target = os.path.relpath(pages[path], Path(page.file.src_uri).parent)
+            return f"[{found['text']}]({target}{found['anchor'] or ''})"
+        return found["text"] if path.exists() else found[0]
+
+    return LINK.sub(link, markdown)
 
 
 def tour() -> str:
