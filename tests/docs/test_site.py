@@ -45,7 +45,7 @@ def test_every_link_of_the_site_has_a_target(site):
 def test_the_search_of_the_site_works_from_disk(site, open_page):
     page = open_page(site / "index.html")
     page.locator("label[for='__search'].md-header__button").click()
-    page.locator("input.md-search__input").fill("stick_breaking")
+    page.locator("input.md-search__input").press_sequentially("stick_breaking")
     page.locator("a.md-search-result__link[href*='stick_breaking.html']").first.wait_for()
 
 
