@@ -30,6 +30,8 @@ from zoo.cli import main
 from zoo.commands.listing import type_text
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+from zoo.encodings.stack import EncodingStack
+from zoo.recipe.encoding import check_encoding
 from zoo.registry import Description
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -185,10 +187,21 @@ def facts(cls: type[Encoding], name: str) -> list[tuple[str, str]]:
             ", ".join(kinds) if not cls.replaces else f"evaluation of models trained with {cls.replaces[0]}",
         ),
         ("shift-invariant", "yes" if cls.relative else "no"),
+        ("key/value cache", decoding(cls, name)),
         ("beyond the trained length", BEYOND.get(cls.extrapolates, cls.extrapolates)),
         ("paper", escaped(cls.paper)),
         ("source", code(cls.__module__.replace(".", "/") + ".py")),
     ]
+
+
+def decoding(cls: type[Encoding], name: str) -> str:
+    """The longest sequence that is decoded with a cache."""
+    if not cls.decoder:
+        return "encoders have none"
+    resolved, _ = check_encoding(spec_of(name), ())
+    longest = EncodingStack(resolved, Size(WIDTH, HEADS, LAYERS, LENGTH, True), 0).max_cached_length
+    answer = {None: "yes", 0: "not with the default options"}.get(longest, f"up to {longest} tokens")
+    return f"[{answer}](../encodings.md#keyvalue-cache)"
 
 
 def results(name: str) -> str:
