@@ -206,7 +206,7 @@ def check_plugin(recipe: Recipe) -> None:
     laws = [law for law in LAWS if law.name in names]
     narrow = model.d_model if model.d_model <= NARROW else 8 * model.num_heads
     length, problems = recipe.data.sequence_length, []
-    longest = min(FARTHEST, max(length, *recipe.evaluate.lengths))
+    longest = min(FARTHEST, max([length, *recipe.evaluate.lengths]))
     for width, layers in ((narrow, min(FEW, model.num_layers)), (model.d_model, model.num_layers)):
         config = {"d_model": width, "num_heads": model.num_heads, "num_layers": layers, "d_ff": 64}
         subject = Subject(spec, model.kind, config=config, length=length, longest=longest)

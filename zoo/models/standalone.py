@@ -43,7 +43,9 @@ def encoding(
 
     Args:
         spec: as `model.encoding` of a recipe: a name, a mapping of a name and its options, or a list.
-        d_model, num_heads, num_layers: of your model.
+        d_model: width of your model.
+        num_heads: query heads of a layer.
+        num_layers: layers of your model.
         length: the trained length in tokens.
         head_dim: by default d_model / num_heads.
         causal: whether a token sees itself and those before it only.

@@ -41,7 +41,7 @@ MODELLING = '''\
 try:
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
 except ImportError as error:
-    raise ImportError("this model needs its package: pip install positional-encoding-zoo") from error
+    raise ImportError("this model needs the package zoo: run pip install in its repository") from error
 {plugins}
 __all__ = ["ZooConfig", "ZooForCausalLM"]
 '''
@@ -86,7 +86,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         fault = "is not empty" if out.is_dir() else "is a file"
         problems.append(Problem(f"{fault}; choose another folder with --out", where=str(out)))
     if form == "hf" and find_spec("transformers") is None:
-        install = "pip install 'positional-encoding-zoo[hf]'"
+        install = "pip install 'transformers>=5'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
     if problems:
         raise InputError(problems)
