@@ -103,7 +103,7 @@ The novels are more than a hundred years old; the models were trained on Wikiped
 def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
     name = one.study.title
-    folder = f"../../scripts/results/{one.study.name}/measurements"
+    stored = f"../../scripts/results/{one.study.name}.parquet"
     last = {change.partition("=")[0]: change for change in one.study.set}  # a reading may repeat a key
     settings = ", ".join(f"`{change}`" for change in last.values())
     panels = study_panels(one, boards)
@@ -117,7 +117,7 @@ def study_files(one: Measured, boards: Boards) -> dict[str, bytes]:
     parts = [
         f"# {name}",
         f"`{one.study.base}` with {settings}, {seeds_text(one)}, trained at {one.trained} tokens "
-        f"([study](../../scripts/studies), [measurements]({folder})).",
+        f"([study](../../scripts/studies), [measurements]({stored})).",
         *([NOTES[name]] if name in NOTES else []),
         f"![{drawn}, by length in tokens]({name}.png)",
         "Bars are 95 % intervals: over seeds for a task, over documents and seeds for a change of the loss. "
