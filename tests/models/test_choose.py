@@ -41,7 +41,7 @@ def query(width, is_cuda):
 def test_the_kernel_follows_from_the_encodings_and_the_device(
     names, width, on_cpu, on_gpu, size_of, monkeypatch
 ):
-    monkeypatch.setattr(kernels, "bias_gradient_agrees", lambda device, dtype: True)
+    monkeypatch.setattr(kernels, "bias_gradient_agrees", lambda *given: True)
     size, pos = size_of(num_heads=4, d_model=4 * width), torch.arange(5)
     encodings = [build_encoding(name, size) for name in names]
     scores = ScoreTerms(LayerEncodings(encodings), [AttentionContext(pos, pos)] * len(names))

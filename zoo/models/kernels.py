@@ -146,21 +146,22 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return "flex" if fits or (possible and scores.bias_is_fused) else "sdpa"
     # SDPA rounds the gradient of a bias to the precision of the queries: in bf16, sums over many pairs were
     # wrong by 7 %.
-    return "flex" if fits and bias_gradient_agrees(q_BHTD.device, q_BHTD.dtype) else "reference"
+    of = q_BHTD.device, q_BHTD.dtype, q_BHTD.shape[-1]
+    return "flex" if fits and bias_gradient_agrees(*of) else "reference"
 
 
 @torch.compiler.assume_constant_result
-def bias_gradient_agrees(device: torch.device, dtype: torch.dtype) -> bool:
+def bias_gradient_agrees(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     """Whether the kernel in Triton has the gradient of a plain softmax here; one line on stderr if not."""
-    return _bias_gradient_agrees(device, dtype)
+    return _bias_gradient_agrees(device, dtype, width)
 
 
 @lru_cache
-def _bias_gradient_agrees(device: torch.device, dtype: torch.dtype) -> bool:
+def _bias_gradient_agrees(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     # Without autograd: the first call is in a forward pass, which may be one that a backward pass repeats.
     draw = partial(torch.randn, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
-    q, k, v, dout = draw(4, 2, 2, 70, 64).to(device, dtype)
-    bias, scale = draw(1, 2, 70, 70).to(device), 64**-0.5
+    q, k, v, dout = draw(4, 2, 2, 70, width).to(device, dtype)
+    bias, scale = draw(1, 2, 70, 70).to(device), width**-0.5
     seen = torch.ones(1, 70, 70, dtype=torch.bool, device=device).tril()
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
         logits = (q.double() @ k.double().mT * scale + bias).masked_fill(~seen, -torch.inf)
@@ -175,7 +176,7 @@ def _bias_gradient_agrees(device: torch.device, dtype: torch.dtype) -> bool:
         except Exception as raised:  # Triton and its compiler have many kinds
             fault = f"fails: {' '.join(str(raised).split())[:200]}"
     if fault:
-        which = f"the gradient kernel of learned biases on {device} in {dtype}"
+        which = f"the gradient kernel of learned biases on {device} in {dtype}, heads of {width},"
         print(f"{which} {fault}: the slower reference kernel takes its place", file=sys.stderr, flush=True)
     return fault is None
 
