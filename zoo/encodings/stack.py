@@ -257,8 +257,9 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
     needing = [e for e in encodings if e.needs_offset and e.uses("weights")]
     for lacks, needs in ((a, b) for a in encodings if a.lacks_offset for b in needing if a is not b):
         raise InputError(
-            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined: the scores of {lacks.name!r} "
-            f"leave out a number that a softmax ignores and {needs.name!r} does not; keep one of them"
+            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined"
+            f"{' with model.logit_scale' * needs.size.logits_scaled}: the scores of {lacks.name!r} leave out "
+            f"a number that a softmax ignores and {needs.name!r} does not; keep one of them"
         )
 
 

@@ -32,6 +32,7 @@ def encoding(
     length: int,
     head_dim: int | None = None,
     causal: bool = True,
+    scale: float | None = None,
     kernel: str = "auto",
     seed: int = 0,
 ) -> StandaloneEncoding:
@@ -49,6 +50,8 @@ def encoding(
         length: the trained length in tokens.
         head_dim: by default d_model / num_heads.
         causal: whether a token sees itself and those before it only.
+        scale: of the products of queries and keys, and of all that an encoding divides by sqrt(D) with them;
+            by default 1/sqrt(D).
         kernel: `auto`, or `sdpa`, `flex` or `reference` to insist on one.
         seed: of the initial parameters.
 
@@ -58,7 +61,8 @@ def encoding(
     resolved, faults = check_encoding(spec, ())
     if faults:
         raise InputError([Problem(fault, key=dotted(at)) for at, fault in faults.items()])
-    size = Size(d_model, num_heads, num_layers, length, causal, width_of_head=head_dim)
+    shape = d_model, num_heads, num_layers, length
+    size = Size(*shape, causal, width_of_head=head_dim, attention_scale=scale)
     return StandaloneEncoding(EncodingStack(resolved, size, seed), kernel)
 
 
@@ -120,7 +124,6 @@ class StandaloneEncoding(nn.Module):
         layer: int,
         x: Tensor | None = None,
         window: int | None = None,
-        scale: float | None = None,
     ) -> Tensor:
         """Attention of one layer with its encodings, [B,H,T,D].
 
@@ -130,12 +133,17 @@ class StandaloneEncoding(nn.Module):
             layer: from 0.
             x: [B,T,E], the source of their projections; encodings with gates or other features need it.
             window: the number of tokens that a query sees on each side it looks to, itself included.
-            scale: of the products, by default 1/sqrt(D).
 
         Raises:
-            ValueError: `embed` did not begin this forward pass, or `x` is missing.
+            ValueError: `embed` did not begin this forward pass, `x` is missing, or heads of another width.
         """
         batch, _, length, width = q_BHTD.shape
+        size = self.stack.size
+        if width != size.head_dim:
+            raise ValueError(
+                f"queries of width {width}, but the encoding is for heads of {size.head_dim}: give "
+                f"zoo.encoding(..., head_dim={width})"
+            )
         encodings = self.stack.layer(layer)
         if x is None and any(one.uses("read") for one in encodings.encodings):
             raise ValueError(
@@ -149,7 +157,7 @@ class StandaloneEncoding(nn.Module):
         ]
         cache = None if self._cache is None else self._cache.layers[layer]
         q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)
-        return attend(q_BHTD, k_BHSD, v_BHSD, scores, width**-0.5 if scale is None else scale, self.kernel)
+        return attend(q_BHTD, k_BHSD, v_BHSD, scores, size.scale, self.kernel)
 
     def _begun(self, batch: int, length: int, device: torch.device) -> list[list[AttentionContext]]:
         """The contexts of the forward pass that `embed` began, or of one that it need not begin."""

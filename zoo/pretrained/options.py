@@ -110,7 +110,7 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
         given.problem("rope_type", f"{kind!r} cannot be imported, only {', '.join(SCALINGS)}")
         return spec
     given.defaults |= SCALINGS[kind]
-    given.reader = f"rope_type {kind!r}"
+    given.reader, unscaled = f"rope_type {kind!r}", dict(spec)
     if kind != "default":
         spec["scaling"] = {"dynamic": "dynamic_ntk"}.get(kind, kind)
     if kind not in ("default", "linear"):
@@ -127,7 +127,8 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
         given.problem(ORIGINAL, "shorter than beta_slow turns of the fastest pair")
     given.finish()
-    return spec
+    changes_nothing = kind != "dynamic" and spec.get("factor") == 1 and "attention_factor" not in spec
+    return unscaled if changes_nothing else spec
 
 
 def activation(config: Config, key: str, ours: Mapping[str, str] = ACTIVATIONS) -> str:
