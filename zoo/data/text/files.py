@@ -25,6 +25,7 @@ from zoo.data.text.splits import (
     from_tables,
     split_names,
     text_of,
+    without_splits,
     words_of_name,
 )
 from zoo.errors import InputError, Problem, first_line
@@ -65,13 +66,7 @@ def open_text(root: Path, column: str = "text") -> Corpus:
     try:
         named = {} if root.is_file() else named_splits(root, files)
     except InputError as error:
-        ambiguous = error
-
-        def refuse(split: str) -> Iterator[str]:
-            raise ambiguous
-
-        identity.append("ambiguous")
-        return Corpus("text", identity, refuse, unsplit=partial(read, files), files=len(files))
+        return without_splits("text", [*identity, "ambiguous"], error, partial(read, files), len(files))
     if named:
         identity.append({split: [*map(str, some)] for split, some in named.items()})
     parts = {split: partial(read, some) for split, some in (named or {"": files}).items()}

@@ -85,7 +85,10 @@ def from_parts(
 
     Documents raise InputError where there are several parts, and none is named train.
     """
-    ours = {split_names()[key.lower()]: read for key, read in parts.items() if key.lower() in split_names()}
+    ours: dict[str, Read] = {}
+    for key, read in parts.items():
+        if split := split_names().get(key.lower()):
+            ours.setdefault(split, read)
     if {"train", "valid"} <= ours.keys():
 
         def documents(split: str) -> Iterator[str]:
@@ -98,12 +101,20 @@ def from_parts(
         test = ours.get("test", lambda: iter(()))
         return split_by_hash(name, identity, ours["train"], where, test, files)
 
-    def refuse(split: str) -> Iterator[str]:
-        message = f"has the splits {', '.join(parts)}; it needs train, or one split alone"
-        raise InputError(Problem(message, key="data.root", where=str(where)))
+    message = f"has the splits {', '.join(parts)}; it needs train, or one split alone"
+    error = InputError(Problem(message, key="data.root", where=str(where)))
+    return without_splits(
+        name, identity, error, lambda: chain.from_iterable(read() for read in parts.values()), files
+    )
 
-    everything = lambda: chain.from_iterable(read() for read in parts.values())  # noqa: E731
-    return Corpus(name, identity, refuse, unsplit=everything, files=files)
+
+def without_splits(name: str, identity: list, error: InputError, unsplit: Read, files: int) -> Corpus:
+    """A corpus that can only be scored as a whole; for a split it raises the error."""
+
+    def documents(split: str) -> Iterator[str]:
+        raise error
+
+    return Corpus(name, identity, documents, unsplit=unsplit, files=files)
 
 
 def split_by_hash(
