@@ -14,6 +14,7 @@ import zoo
 from zoo.cli import main
 from zoo.contract.causality import decoded
 from zoo.data import open_data
+from zoo.data.text import cache as token_cache
 from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import open_generator
@@ -101,7 +102,7 @@ def word_piece(place):
     return tokenizer
 
 
-def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, cache, capsys):
+def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, cache, capsys, monkeypatch):
     publish("bert", here / "published")
     tokenizer = word_piece(here / "published")
     sets = ["data.name=sample", "data.documents=12", "data.words=60", f"data.cache={cache}"]
@@ -117,8 +118,11 @@ def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, c
     assert all(row["loss_nats"] > 0 and "bits_per_byte" not in row for row in rows)
     publish("llama", here / "decoder")
     word_piece(here / "decoder")
-    run = import_model(read_published("decoder"), "decoder", sets)
-    capsys.readouterr()
+    # Another text, which is not tokenized before the refusal.
+    run = import_model(read_published("decoder"), "decoder", [*sets, "data.corpus_seed=7"])
+    monkeypatch.setattr(token_cache, "_build", None)
+    assert main(["prepare", str(run / "recipe.yaml")]) == 2
+    assert "bits per byte are unknown" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--lengths", "16"]) == 2
     assert "bits per byte are unknown" in capsys.readouterr().err
 

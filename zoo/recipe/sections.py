@@ -95,8 +95,10 @@ class EvaluateConfig(Section):
     fixed_targets scores the documents that hold the longest of them."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first of the task."""
-    split: Literal["valid", "test"] | None = None
-    """Split that is scored. null: valid, by protocols accuracy and prompts test."""
+    split: Literal["valid", "test", "all"] | None = None
+    """Split that is scored. all: every document of a text that the model was not trained on. null: all of a
+    file or folder given by --data and of the text of an imported model, else valid, by protocols accuracy and
+    prompts test."""
     start_token: Literal["auto", "none"] = "auto"
     """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
     text, if any. none: they begin with the text."""
