@@ -36,8 +36,7 @@ def learned_parameters(name: str) -> ParameterCount:
     Raises:
         InputError: the encoding cannot be built at that size.
     """
-    size = Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
-    stack = EncodingStack(representative(name, size), size)
+    stack = EncodingStack(representative(name), _size(name))
     top = [encoding for slot in stack.slots for encoding in slot]
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
     wrapped = {p for encoding in parts if encoding not in top for p in encoding.parameters()}
@@ -45,8 +44,14 @@ def learned_parameters(name: str) -> ParameterCount:
     return ParameterCount(own, wraps=len(parts) > len(top))
 
 
-def representative(name: str, size: Size) -> dict[str, Any]:
+def _size(name: str) -> Size:
+    return Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
+
+
+def representative(name: str, size: Size | None = None) -> dict[str, Any]:
     """The encoding with its defaults, as a recipe has it, around a plain one where it needs another.
+
+    It is one of a model of this size, by default that of comparison.
 
     Raises:
         InputError: it takes none of the plain ones.
@@ -63,7 +68,7 @@ def representative(name: str, size: Size) -> dict[str, Any]:
             option.name: [one] if registry.holds_several(option.annotation) else one for option in wrapping
         }
         try:
-            EncodingStack(spec, size)
+            EncodingStack(spec, size or _size(name))
             return spec
         except InputError as error:
             refusal = error
