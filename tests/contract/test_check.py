@@ -278,7 +278,8 @@ def test_only_names_that_nothing_reads_are_reported(here, quick, capsys):
     )
     (here / "plugin.py").write_text(PLUGIN + body)
     assert cli.main(["check", "plugin.py"]) == 0
-    unread = "    def normalize(self, logits):\n        self.total = logits.sum()\n        return logits\n"
+    unread = "    def normalize(self, logits):\n        return logits\n"
+    unread += "    def __init__(self, size):\n        super().__init__(size)\n        self.total = 3\n"
     (here / "other.py").write_text((PLUGIN + body + unread).replace("own", "other"))
     assert cli.main(["check", "other.py", "--verbose"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
