@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from zoo import registry
@@ -17,21 +16,9 @@ WIDTH, LAYERS, HEADS, LENGTH = 256, 6, 8, 512
 INSIDE = ("alibi", "rope", "sinusoidal", "none")
 
 
-@dataclass(frozen=True)
-class ParameterCount:
-    """The parameters of an encoding itself, in all layers together, and whether it wraps others."""
-
-    own: int
-    wraps: bool
-
-    def __str__(self) -> str:
-        if self.wraps:
-            return f"{self.own:,} + wrapped" if self.own else "+ wrapped"
-        return f"{self.own:,}"
-
-
-def learned_parameters(name: str) -> ParameterCount:
-    """The parameters of an encoding with its defaults at the size of comparison.
+def learned_parameters(name: str) -> tuple[int, bool]:
+    """The number of parameters of an encoding itself, with its defaults at the size of comparison, in all
+    layers together; and whether it wraps another.
 
     Raises:
         InputError: the encoding cannot be built at that size.
@@ -40,8 +27,7 @@ def learned_parameters(name: str) -> ParameterCount:
     top = [encoding for slot in stack.slots for encoding in slot]
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
     wrapped = {p for encoding in parts if encoding not in top for p in encoding.parameters()}
-    own = sum(p.numel() for p in set(stack.parameters()) - wrapped)
-    return ParameterCount(own, wraps=len(parts) > len(top))
+    return sum(p.numel() for p in set(stack.parameters()) - wrapped), len(parts) > len(top)
 
 
 def _size(name: str) -> Size:
