@@ -183,6 +183,33 @@ def test_what_was_forgotten_is_an_error():
         zoo.encoding({"name": "alibi", "slope": "harmonic"}, **SIZE)
 
 
+@pytest.mark.parametrize(("spec", "changes", "key"), [
+    ("rope", {"d_model": 65}, "num_heads"),
+    ("rope", {"num_layers": 0}, "num_layers"),
+    ("rope", {"num_heads": 0}, "num_heads"),
+    ("rope", {"length": 8.5}, "length"),
+    ("alibi", {"head_dim": 0}, "head_dim"),
+    ("alibi", {"kernel": "flax"}, "kernel"),
+    ("dape", {}, "of"),
+    ("dual_chunk", {}, "no model is trained with it, but with rope"),
+    (["alibi", {"name": "randomized", "of": "self_extend"}], {}, "1.of"),
+])  # fmt: skip
+def test_what_no_model_has_is_refused(spec, changes, key):
+    with pytest.raises(zoo.InputError, match=f"(^|: ){key}(: |$)"):
+        zoo.encoding(spec, **{**SIZE, **changes})
+
+
+def test_the_bias_of_one_layer_and_of_no_layer_that_is_not_there():
+    encoding, q = zoo.encoding("kerple", **SIZE), torch.zeros(1, HEADS, 9, WIDTH // HEADS)
+    # With queries of zero the scores are the bias.
+    weights = encoding.bias_table(9).masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).softmax(-1)
+    v = torch.eye(9).expand(1, HEADS, -1, -1)
+    torch.testing.assert_close(encoding.attend(q, q, v, layer=1)[0], weights)
+    for layer in (LAYERS, -1):
+        with pytest.raises(ValueError, match=f"no layer {layer}"):
+            encoding.attend(q, q, v, layer=layer)
+
+
 def test_a_llama_with_the_zoo_s_rope_is_a_llama():
     transformers = pytest.importorskip("transformers")
     code = next(block for block in blocks() if "AttentionInterface" in block).replace('"kerple"', '"rope"')
