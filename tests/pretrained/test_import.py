@@ -87,6 +87,53 @@ def test_the_names_of_the_first_bert_are_read(here):
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
 
 
+COPIES = [
+    ("llama with biases", "lm_head.weight", "model.embed_tokens.weight"),
+    ("gpt2", "lm_head.weight", "transformer.wte.weight"),
+    ("modernbert", "decoder.weight", "model.embeddings.tok_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+]
+
+
+@pytest.mark.parametrize(("name", "copy", "first"), COPIES)
+def test_a_second_copy_of_a_tensor_is_left_out_where_equal_and_refused_where_not(name, copy, first, here):
+    publish(name, here / "published")
+    file = here / "published" / "model.safetensors"
+    weights = load_file(file)
+    wanted = zoo.load(import_model(read_published("published"), name="wanted"))
+    save_file({**weights, copy: weights[first].clone()}, file)
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
+    for other in (weights[first] + 1e-3, weights[first][1:].clone()):
+        save_file({**weights, copy: other}, file)
+        with pytest.raises(InputError, match=f"{re.escape(copy)} differs from {re.escape(first)}"):
+            import_model(read_published("published"), name="other")
+    assert not (here / "runs" / "other").exists()
+
+
+WRAPPERS = {
+    "llama": "_orig_mod.",
+    "pythia": "module.",
+    "gpt2": "language_model.",
+    "bert": "_orig_mod.module.",
+}
+
+
+@pytest.mark.parametrize(("name", "wrapper"), WRAPPERS.items())
+def test_a_prefix_of_all_weights_is_left_out(name, wrapper, here):
+    publish(name, here / "published")
+    file = here / "published" / "model.safetensors"
+    weights = load_file(file)
+    wanted = zoo.load(import_model(read_published("published"), name="wanted"))
+    save_file({wrapper + key: value for key, value in weights.items()}, file)
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
+    save_file({**{wrapper + key: value for key, value in weights.items()}, "more": torch.ones(1)}, file)
+    with pytest.raises(InputError, match="more has no place"):
+        import_model(read_published("published"), name="other")
+
+
 def word_piece(place):
     """The tokenizer of an uncased BERT, with its three special tokens around and in a text."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

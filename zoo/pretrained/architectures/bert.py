@@ -134,8 +134,9 @@ BERT = Architecture(
     },
     prefix="bert.",
     sizes=lambda model: {"attention.qkv": (model["d_model"],) * 3},
+    repeated={"cls.predictions.decoder.bias": "cls.predictions.bias"},
     buffers=(
-        "position_ids", "cls.predictions.decoder.bias", "pooler.dense.weight", "pooler.dense.bias",
-        "seq_relationship.weight", "seq_relationship.bias",
+        "position_ids", "pooler.dense.weight", "pooler.dense.bias", "seq_relationship.weight",
+        "seq_relationship.bias",
     ),
 )  # fmt: skip
