@@ -112,6 +112,16 @@ def test_a_second_copy_of_a_tensor_is_left_out_where_equal_and_refused_where_not
     assert not (here / "runs" / "other").exists()
 
 
+@pytest.mark.parametrize("name", ["gemma 3", "modernbert"])
+def test_a_section_for_a_type_of_layers_has_no_truncate(name, here):
+    publish(name, here / "published")
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
+    for form in ({"rope_parameters": {"full_attention": yarn}}, {"rope_scaling": yarn}):
+        changed_config(here / "published", **{"rope_parameters": None} | form)
+        with pytest.raises(InputError, match=r"full_attention\.truncate"):
+            read_published("published")
+
+
 WRAPPERS = {
     "llama": "_orig_mod.",
     "pythia": "module.",

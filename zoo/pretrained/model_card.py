@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from zoo.pretrained.export import Exported
 
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
@@ -15,8 +18,7 @@ def model_card(
     recipe: dict[str, Any],
     card: dict[str, Any],
     curves: str | None,
-    loaded_by: str,
-    architecture: str | None = None,
+    exported: Exported,
 ) -> str:
     """The model card, Markdown under the hub's metadata. No licence is given: the run does not know it.
 
@@ -24,9 +26,9 @@ def model_card(
         recipe: resolved.
         card: the run's; empty for a checkpoint that has none.
         curves: the tables of its evaluation, Markdown; None where it was not evaluated.
-        loaded_by: the Python expression that loads it.
-        architecture: of `transformers`, as which it is exported; None for the zoo's own.
+        exported: the result of its export.
     """
+    loaded_by, architecture = exported.loaded_by, exported.architecture
     model, data = recipe["model"], recipe["data"]
     encoding = _encoding_name(model["encoding"])
     causal = model["kind"] == "decoder"
@@ -48,6 +50,8 @@ def model_card(
         "imported from": f"{imported['from']} ({imported['architecture']})" if imported else "",
         "data": "unknown" if imported else data["name"],
         "trained length": f"{data['sequence_length']:,} tokens",
+        "length for other tools": f"{exported.tokens:,} tokens" if exported.tokens else "",
+        "read by": exported.read_by,
         "tokens seen": _number(card.get("tokens_seen")),
         "optimizer steps": "unknown" if imported else _number(card.get("steps")),
         "seed": "" if imported else str(recipe["seed"]),
@@ -77,6 +81,11 @@ def model_card(
         parts.append(
             "`transformers` has no architecture that holds this model: `modeling_zoo.py` imports the package "
             "`positional-encoding-zoo`, which must be installed."
+        )
+    if exported.harness:
+        parts.append(
+            "To measure it beyond the length for other tools, lm-evaluation-harness needs `max_length`:\n\n"
+            f"```sh\n{exported.harness}\n```"
         )
     if curves:
         # One level deeper than in the run's own report, whose title says nothing new here.
