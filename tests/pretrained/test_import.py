@@ -116,9 +116,10 @@ def test_a_second_copy_of_a_tensor_is_left_out_where_equal_and_refused_where_not
 def test_a_section_for_a_type_of_layers_has_no_truncate(name, here):
     publish(name, here / "published")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
-    for form in ({"rope_parameters": {"full_attention": yarn}}, {"rope_scaling": yarn}):
-        changed_config(here / "published", **{"rope_parameters": None} | form)
-        with pytest.raises(InputError, match=r"full_attention\.truncate"):
+    forms = {"rope_parameters.full_attention": {"full_attention": yarn}, "rope_scaling": yarn}
+    for key, value in forms.items():
+        changed_config(here / "published", **{"rope_parameters": None, key.partition(".")[0]: value})
+        with pytest.raises(InputError, match=rf"{key}\.truncate"):
             read_published("published")
 
 

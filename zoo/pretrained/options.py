@@ -102,7 +102,8 @@ def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> d
             given, {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}, length
         )
         if not found[kind].get("truncate", True):
-            given.problem("truncate", "is not read here by `transformers`: remove it, or set it to true")
+            holder = before if "truncate" in before.values else given
+            holder.problem("truncate", "is not read here by `transformers`: remove it, or set it to true")
     section.finish()
     return found
 
