@@ -1,6 +1,8 @@
 """`zoo export`: the exported model loads elsewhere and gives the logits of the run."""
 
+import importlib
 import json
+import sys
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import zoo
+from zoo import registry
 from zoo.cli import main
 from zoo.data.text.tokenizer import TextTokenizer, learn_characters
 from zoo.errors import InputError
@@ -322,6 +325,26 @@ def test_a_plugin_s_encoding_is_exported_with_its_file(here, checkpoint, zoo_com
         "assert torch.allclose(torch.load('logits.pt'), wanted, atol=1e-5)"
     )
     assert (ran := zoo_command("-c", program, launcher=())).returncode == 0, ran.stderr
+
+
+def test_an_export_names_the_package_of_its_encoding(checkpoint, tmp_path, monkeypatch, forgetful_registry):
+    (tmp_path / "root_package").mkdir()
+    (tmp_path / "root_package" / "root.py").write_text(PLUGIN)
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(tmp_path)
+        installed.setitem(registry._packages, "root_package", "root-pe 0.3.1")
+        importlib.import_module("root_package.root")
+        place, _ = checkpoint("model.encoding=root")
+        for form in ("hf", "safetensors"):
+            export(place, tmp_path / form, form)
+            card = (tmp_path / form / "README.md").read_text()
+            assert "`pip install positional-encoding-zoo root-pe==0.3.1`" in card
+        code = (tmp_path / "hf" / "modeling_zoo.py").read_text()
+        exec(code, {})
+    for name in ("root_package.root", "root_package"):
+        del sys.modules[name]
+    with pytest.raises(ImportError, match=r"pip install positional-encoding-zoo root-pe==0\.3\.1"):
+        exec(code, {})
 
 
 def test_a_failed_export_leaves_no_file_and_an_empty_folder_is_used(

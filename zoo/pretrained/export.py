@@ -26,10 +26,12 @@ from zoo.errors import InputError, Problem, collect
 from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
 from zoo.pretrained.import_model import CONFIG, GENERATION_CONFIG, PUBLISHED, TOKENIZER
-from zoo.pretrained.model_card import model_card
+from zoo.pretrained.model_card import PACKAGE, model_card
 from zoo.pretrained.options import OLDER
+from zoo.recipe.encoding import encodings_in
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
+from zoo.runs.code_source import encoding_sources, packages
 from zoo.runs.folder import EXPORTED, RESULTS, validate_present, write_recipe
 from zoo.runs.load import load_run
 from zoo.tasks.language_modelling import start_token
@@ -44,8 +46,8 @@ MODELLING = '''\
 
 try:
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
-except ImportError as error:
-    raise ImportError("this model needs its package: pip install positional-encoding-zoo") from error
+{modules}except ImportError as error:
+    raise ImportError("this model needs its packages: pip install {packages}") from error
 {plugins}
 __all__ = ["ZooConfig", "ZooForCausalLM"]
 '''
@@ -238,14 +240,25 @@ def _limit(task: Task, config: Any) -> float:
 
 
 def _write_modelling(folder: Path, task: Task) -> None:
-    """Write the module that `transformers` imports, and the plugins of the model's encodings."""
+    """Write the module that `transformers` imports, and the plugins of the model's encodings.
+
+    It imports the installed packages of these too.
+    """
+    encoding = task.recipe.as_dict()["model"]["encoding"]
+    modules = {about.cls.__module__ for _, about in encodings_in(encoding, ()) if about.package}
+    needed = [PACKAGE, *packages(encoding_sources(encoding))]
     names = []
     for plugin in map(Path, task.recipe.plugins):
         shutil.copyfile(plugin, folder / plugin.name)
         names.append(plugin.stem)
     # `transformers` copies modules that are imported like this.
     imports = "".join(f"from .{name} import *  # registers its encodings\n" for name in names)
-    atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
+    text = MODELLING.format(
+        modules="".join(f"    import {one}  # registers its encodings\n" for one in sorted(modules)),
+        packages=" ".join(needed),
+        plugins=f"\n{imports}" if imports else "",
+    )
+    atomic_write(folder / "modeling_zoo.py", text)
 
 
 def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:

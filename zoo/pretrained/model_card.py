@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from zoo.runs.code_source import code_sources, packages
+
 if TYPE_CHECKING:
     from zoo.pretrained.export import Exported
 
+PACKAGE = "positional-encoding-zoo"
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
 
@@ -33,8 +36,8 @@ def model_card(
     encoding = _encoding_name(model["encoding"])
     causal = model["kind"] == "decoder"
     metadata: dict[str, Any] = {
-        "library_name": "transformers" if "from_pretrained" in loaded_by else "positional-encoding-zoo",
-        "tags": ["positional-encoding-zoo", "positional-encoding", encoding],
+        "library_name": "transformers" if "from_pretrained" in loaded_by else PACKAGE,
+        "tags": [PACKAGE, "positional-encoding", encoding],
     }
     if causal or "MaskedLM" in loaded_by:
         metadata["pipeline_tag"] = "text-generation" if causal else "fill-mask"
@@ -79,9 +82,11 @@ def model_card(
     ]
     if "trust_remote_code" in loaded_by:
         parts.append(
-            "`transformers` has no architecture that holds this model: `modeling_zoo.py` imports the package "
-            "`positional-encoding-zoo`, which must be installed."
+            "`transformers` has no architecture that holds this model, so `modeling_zoo.py` imports the zoo."
         )
+    if "trust_remote_code" in loaded_by or library == "zoo":
+        needed = " ".join([PACKAGE, *packages(code_sources(recipe))])
+        parts.append(f"Its code has to be installed: `pip install {needed}`.")
     if exported.harness:
         parts.append(
             "To measure it beyond the length for other tools, lm-evaluation-harness needs `max_length`:\n\n"
