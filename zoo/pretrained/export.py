@@ -13,7 +13,6 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from zoo.errors import InputError, Problem, collect
 from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
 from zoo.pretrained.import_model import CONFIG, GENERATION_CONFIG, PUBLISHED, TOKENIZER
-from zoo.pretrained.model_card import PACKAGE, model_card
+from zoo.pretrained.model_card import PACKAGE, Exported, model_card
 from zoo.pretrained.options import OLDER
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.card import write_card
@@ -51,29 +50,6 @@ try:
 {plugins}
 __all__ = ["ZooConfig", "ZooForCausalLM"]
 '''
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The result of an export.
-
-    Attributes:
-        loaded_by: the Python expression that loads it.
-        architecture: of `transformers`, as which it was written; None for the zoo's own.
-        reason: why it is the zoo's own.
-        difference: the largest of its logits to those of the run, where it was read back.
-        read_by: the versions of `transformers` that read it.
-        tokens: how many other tools read at a time, by its configuration.
-        harness: the command that measures it beyond the trained length with lm-evaluation-harness, if any.
-    """
-
-    loaded_by: str
-    architecture: str | None = None
-    reason: str = ""
-    difference: float | None = None
-    read_by: str = ""
-    tokens: int = 0
-    harness: str = ""
 
 
 def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Exported:

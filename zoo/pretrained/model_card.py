@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
 from zoo.runs.code_source import code_sources, packages
 
-if TYPE_CHECKING:
-    from zoo.pretrained.export import Exported
-
 PACKAGE = "positional-encoding-zoo"
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        loaded_by: the Python expression that loads it.
+        architecture: of `transformers`, as which it was written; None for the zoo's own.
+        reason: why it is the zoo's own.
+        difference: the largest of its logits to those of the run, where it was read back.
+        read_by: the versions of `transformers` that read it.
+        tokens: how many other tools read at a time, by its configuration.
+        harness: the command that measures it beyond the trained length with lm-evaluation-harness, if any.
+    """
+
+    loaded_by: str
+    architecture: str | None = None
+    reason: str = ""
+    difference: float | None = None
+    read_by: str = ""
+    tokens: int = 0
+    harness: str = ""
 
 
 def model_card(
