@@ -175,6 +175,8 @@ def cases(name):
                 yield key, {**values, key: other}
     kinds = TYPES if isinstance(config_class(name).default_theta, dict) else (None,)
     for scaling, kind in product(SCALINGS if "rope_parameters" in own else (), kinds):
+        if kind:  # where it is not truncated, it is refused
+            scaling = {key: value for key, value in scaling.items() if key != "truncate"}
 
         def turned(scaling, kind=kind):
             return {"rope_parameters": {kind: scaling} if kind else scaling}

@@ -53,8 +53,9 @@ def description_is_complete(subject: Subject) -> Iterator[Outcome]:
         )
     for option in description.options:
         values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
-        missing = [value for value in values if f"`{value}`" not in docstring]
-        if f"\n    {option.name}: " not in docstring:
+        text = docstring + description.help.get(option.name, "")
+        missing = [value for value in values if f"`{value}`" not in text]
+        if option.name not in description.help:
             lacks.append(f"option {option.name} is not described")
         elif missing:
             lacks.append(f"option {option.name}: the docstring does not describe {', '.join(missing)}")
