@@ -24,7 +24,7 @@ from board.boards import BEST, BEST_HERE, FAR, NEAR, Boards, read_boards, seeds_
 from board.correlation import KEPT, correlation_figure, correlations
 from board.figures import dots, lines
 from board.floors import floors_file
-from board.measured import LEARNED, REFERENCE, Measured, left_out, read_measured
+from board.measured import LEARNED, REFERENCE, Measured, left_out
 from board.pairs import RISING
 from board.panels import study_panels
 from board.questions import QUESTIONS, question_files
@@ -403,8 +403,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = boards.found
     files = leaderboard_files(boards)
     tables = []
-    readings = [page for one in found for page in one.study.pages[1:]]
-    for one in [*found, *(read for page in readings if (read := read_measured(page, stored)))]:
+    for one in [*found, *boards.readings.values()]:
         files |= study_files(one, boards)
         tables.append(of_study(one, boards.floors))
     for name in QUESTIONS:

@@ -84,6 +84,21 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What the score of a task on the leaderboard counts.
+
+    Attributes:
+        reading: the name of the reading; empty: the measurements of the study itself.
+        measure: empty: `token_accuracy` where answers have several tokens, else `accuracy`.
+        lengths: empty: all above the trained one.
+    """
+
+    reading: str = ""
+    measure: str = ""
+    lengths: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a YAML file.
 
@@ -101,6 +116,7 @@ class Study:
         threads: fixed, because sums depend on how they are split among threads.
         accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
+        scored: of a task, what its score counts.
         shown: the reading whose measurements its pages show (see `pages`); None: those of the study itself.
     """
 
@@ -118,6 +134,7 @@ class Study:
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
+    scored: Scored = field(default_factory=Scored)
     shown: Reading | None = None
 
     @property
@@ -228,6 +245,7 @@ def read_studies(folder: Path) -> list[Study]:
         content = yaml.safe_load(file.read_text())
         content["options"] = common | content.get("options", {})
         content["readings"] = [Reading(**one) for one in content.get("readings", ())]
+        content["scored"] = Scored(**content.get("scored", {}))
         studies.append(Study(name=file.stem.partition("_")[2], **content))
     return studies
 

@@ -132,8 +132,10 @@ class Measured:
 
     @cached_property
     def measure(self) -> str:
-        """The measure by which a task is scored. Long answers are seldom right as a whole beyond the trained
-        length, so it is the share of their tokens where that is stored."""
+        """The measure by which a task is scored: the one that its study names, or the share of right tokens
+        where that is stored."""
+        if self.study.scored.measure:
+            return self.study.scored.measure
         every = {*self.rows["measure"]}
         return next(
             one for one in ("token_accuracy", "accuracy", "bits_per_byte", "loss_nats") if one in every

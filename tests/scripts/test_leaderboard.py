@@ -1,5 +1,6 @@
 """The pages of results hold the numbers of the stored measurements."""
 
+import itertools
 import json
 import math
 import re
@@ -17,12 +18,12 @@ from scipy.stats import trim_mean
 
 import leaderboard
 import results
-from board.boards import BEST, effective_length
+from board.boards import BEST, effective_length, read_boards
 from board.correlation import family, interval, spearman
 from board.figures import NEXT, looks
 from board.measured import read_measured
 from board.pairs import RISING, Estimate, Spread, differences_table
-from board.scores import interquartile_mean, loss_board, mean_losses, resampled, task_board
+from board.scores import STEPS, bootstrap, draws_of, interquartile_mean, loss_board, mean_losses, task_board
 from board.sentences import filled, problems
 from board.values import _repeats as repeats
 from zoo import registry
@@ -37,8 +38,8 @@ ENCODINGS = ("alibi", "rope", "t5")
 TEXTS = ("none", "rope", "t5", "fox", "learned")
 MASKED = ("none", "rope", "deberta")
 SEEDS = (0, 1, 2)
-LENGTHS = (36, 48, 72, 96, 192)
-"""Lengths of copies beyond the trained one."""
+LENGTHS = (36, 48)
+"""Lengths of copies that the board counts."""
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +126,9 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean():
 
 
 def test_a_score_is_the_mean_above_the_floor(pages):
-    """With copy alone on the board: a length that cannot be read scores 0, and so does one below."""
+    """With copy alone on the board: a length that cannot be read scores 0."""
     page = (pages / "leaderboard.md").read_text().partition("## Decoders on tasks")[2]
-    floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["token_accuracy"]
+    floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["accuracy"]
     found, learned = cells(page, "score"), cells(page, "seeds learned")
     scores = {}
     for name in found:
@@ -135,7 +136,7 @@ def test_a_score_is_the_mean_above_the_floor(pages):
             continue
         each = []
         for length in LENGTHS:
-            share = row_of(COPY / f"{name}_seed0.json", length).get("token_accuracy", 0.0)
+            share = row_of(COPY / f"{name}_seed0.json", length).get("accuracy", 0.0)
             floor = max(floors[str(length)].values())
             each.append(max(0.0, (share - floor) / (1 - floor)))
         scores[name] = sum(each) / len(LENGTHS)
@@ -176,8 +177,59 @@ def test_each_encoding_has_a_look_of_its_own_in_every_figure():
 
 def test_draws_of_a_mean_have_the_variance_of_a_mean():
     for scores in (np.array([0.2, 0.9, 0.4]), np.random.default_rng(0).random(10)):
-        drawn = resampled("path", "copy", scores).mean(axis=1)
-        assert drawn.var() == pytest.approx(scores.var(ddof=1) / len(scores), rel=0.06)
+        sets, chances = draws_of(len(scores))
+        drawn = scores[sets].mean(axis=1)
+        variance = chances @ (drawn - scores.mean()) ** 2
+        assert chances.sum() == pytest.approx(1) and chances @ drawn == pytest.approx(scores.mean())
+        assert variance == pytest.approx(scores.var(ddof=1) / len(scores))
+
+
+def test_the_bootstrap_of_three_seeds_has_all_outcomes():
+    """Against the draws of each seed one after another, and their pairs in two encodings."""
+    rng = np.random.default_rng(4)
+    scores = {name: rng.random((2, 3)) for name in "ab"}
+    drawn = {}
+    for name, (first, second) in scores.items():
+        picks = list(itertools.product(range(3), repeat=4))
+        drawn[name] = [trim_mean([*first[[*pick[:2]]], *second[[*pick[2:]]]], 0.25) for pick in picks]
+    for name, own in scores.items():
+        chances = bootstrap([*own])
+        values = np.arange(STEPS + 1) / STEPS
+        assert chances @ values == pytest.approx(np.mean(drawn[name]), abs=1e-5)
+        assert chances @ values**2 == pytest.approx(np.mean(np.square(drawn[name])), abs=1e-5)
+    better = np.mean([one > other for one, other in itertools.product(drawn["a"], drawn["b"])])
+    first, second = (bootstrap([*own]) for own in scores.values())
+    assert first @ (second.cumsum() - second) == pytest.approx(better, abs=1e-3)
+
+
+def test_a_bootstrap_of_many_outcomes_is_drawn():
+    rng = np.random.default_rng(5)
+    groups = [*rng.random((6, 5))]
+    chances, values = bootstrap(groups), np.arange(STEPS + 1) / STEPS
+    drawn = [interquartile_mean(np.concatenate([one[rng.integers(0, 5, 4)] for one in groups]), np.ones(24))
+             for _ in range(2000)]  # fmt: skip
+    assert chances.sum() == pytest.approx(1)
+    assert chances @ values == pytest.approx(np.mean(drawn), abs=0.01)
+
+
+def test_a_score_counts_the_reading_measure_and_lengths_of_its_study():
+    """Flip-flop: the sparse set. Copies: whole answers at 1.5 and 2 times the trained length."""
+    studies = {one.name: one for one in results.read_studies(results.STUDIES)}
+    floors = json.loads((RESULTS / "floors.json").read_text())
+    named = {seed: ["alibi", "kerple"] for seed in SEEDS[:1]}
+    some = [replace(studies[name], encodings=named) for name in ("flip_flop", "copy")]
+    board = read_boards(some, RESULTS).tasks
+    reading = {}
+    for one in json.loads((FLIP_FLOP / "alibi_seed0.json").read_text())["measurements"]:
+        if one["parameters"].get("data") == "sparse":
+            reading = {row["length"]: row["accuracy"] for row in one["rows"]}
+    copied = {length: row_of(COPY / "alibi_seed0.json", length)["accuracy"] for length in (36, 48)}
+    for task, own in (("flip_flop_sparse", reading), ("copy", copied)):
+        highest = {at: max(floors[task]["accuracy"][str(at)].values()) for at in own if at > 24}
+        each = [max(0, (own[at] - floor) / (1 - floor)) for at, floor in highest.items()]
+        name = task.removesuffix("_sparse")
+        assert board.score("alibi", name) == pytest.approx(statistics.fmean(each))
+        assert board.learned("alibi", name) == (1, 1)
 
 
 def test_few_seeds_have_an_order_and_no_places():
