@@ -34,7 +34,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -342,11 +342,16 @@ def unpacked(plain: dict[str, Any]) -> Measurement:
     return Measurement.model_validate({**plain, "rows": rows})
 
 
-def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True, shown_alone: bool = False) -> None:
+def unpack(
+    entries: Sequence[Entry],
+    folder: Path,
+    changed: bool | Mapping[str, Any] = True,
+    shown_alone: bool = False,
+) -> None:
     """Write the stored entries as run folders without checkpoints, which `zoo compare` reads.
 
     Args:
-        changed: also the evaluations with a changed encoding.
+        changed: also the evaluations of a changed model: all, or those with these changes.
         shown_alone: of the study and its readings, only the one that is shown.
     """
     for entry in entries:
@@ -354,7 +359,7 @@ def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True, shown_a
             content, run = json.loads(entry.file.read_text()), folder / f"{entry.study.name}_{entry.name}"
             kept = [
                 one for one in content["measurements"]
-                if (changed or not one["changed"])
+                if (changed is True or one["changed"] in ({}, changed))
                 and (not shown_alone or one["parameters"].get("data") == entry.study.data_shown)
             ]  # fmt: skip
             store(run, [unpacked(one) for one in kept])

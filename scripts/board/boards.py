@@ -137,7 +137,7 @@ class Boards:
             elif not first:
                 what = f"`{next(iter(board.values))}` has the best value (few seeds)"
             where = "the tasks" if board is self.tasks else f"text ({seeds_text(self.text[0])})"
-            parts.append(f"on {where} {what} of {len(board.values)} decoders")
+            parts.append(f"on {where} {what} of {len(board.values)}")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
 

@@ -10,6 +10,7 @@ from contextlib import chdir, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -31,16 +32,29 @@ LEARNED = 0.9
 
 
 @contextmanager
-def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, str]]:
+def run_folders(
+    entries: Sequence[Entry], changed: bool | Mapping[str, Any] = False
+) -> Iterator[dict[Path, str]]:
     """The run folders of entries with the names of their encodings; they are in the working directory, so
     that a report names them without a path.
 
     Args:
-        changed: with the evaluations of a changed encoding.
+        changed: with the evaluations of a changed model, all or those with these changes.
     """
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         unpack(entries, Path(), changed, shown_alone=True)
         yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
+
+
+def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
+    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
+    if "model.encoding.name" in changed:
+        return changed["model.encoding.name"]
+    changes = (
+        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for key, value in changed.items()
+    )
+    return ", ".join([encoding, *changes])
 
 
 def reports(
@@ -206,11 +220,16 @@ def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
-    with run_folders(entries, changed=False) as runs:
+    # A checkpoint in a window of its trained length is a baseline of text.
+    window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
+    with run_folders(entries, window) as runs:
         named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
         report, compared = reports(runs, study.own, next(named, None))
-    first = report.results.rows.groupby("encoding", sort=False)["run"].first()
-    labels = {label: runs[Path(run)] for label, run in first.items()}
+    first = report.results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
+    labels = {
+        label: curve_name(runs[Path(run)], json.loads(changed))
+        for label, run, changed in first.itertuples(name=None)
+    }
     return Measured(study, report, compared, labels, missing)
 
 

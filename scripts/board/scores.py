@@ -139,7 +139,7 @@ class Board:
 
     def places(self) -> dict[str, tuple[int, int]]:
         """The first and the last place of each encoding."""
-        return _places(self.better)
+        return places_of(self.better)
 
     def place(self, name: str) -> str:
         """`2–9`; empty for an encoding without a place."""
@@ -214,8 +214,8 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
     every = distributions()
     ends = {name: np.searchsorted(every[name].cumsum(), (1 - CERTAIN, CERTAIN)) / STEPS for name in names}
     values = {name: Estimate(means[name], *map(float, ends[name])) for name in names}
-    without = {task: _places(_better(distributions(task))) for task in tasks} if len(tasks) > 1 else {}
-    return Board(values, _better(every), without, dict(tasks))
+    without = {task: places_of(better_than(distributions(task))) for task in tasks} if len(tasks) > 1 else {}
+    return Board(values, better_than(every), without, dict(tasks))
 
 
 def loss_board(one: Measured) -> Board:
@@ -273,14 +273,14 @@ def _weights(groups: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.full(len(own), 1 / len(own)) for own in groups])
 
 
-def _better(distributions: pd.DataFrame) -> pd.DataFrame:
+def better_than(distributions: pd.DataFrame) -> pd.DataFrame:
     """Whether the encoding of the row is surely better than that of the column."""
     chances = distributions.to_numpy()
     below = chances.cumsum(0) - chances
     return pd.DataFrame(chances.T @ below > CERTAIN, distributions.columns, distributions.columns)
 
 
-def _places(better: pd.DataFrame) -> dict[str, tuple[int, int]]:
+def places_of(better: pd.DataFrame) -> dict[str, tuple[int, int]]:
     ends = zip(1 + better.sum(axis=0), len(better) - better.sum(axis=1), strict=True)
     return {name: (int(low), int(high)) for name, (low, high) in zip(better.columns, ends, strict=True)}
 

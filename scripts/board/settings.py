@@ -78,7 +78,7 @@ Cells: the share of whole answers at the trained length and the validation loss 
 byte and the same.""",
     ]
     for study in studies:
-        if study.grid:
+        if study.name.startswith(PREFIX):
             parts += _section(study, stored)
     parts += [
         "## Initializations of their own",
