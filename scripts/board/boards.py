@@ -116,8 +116,8 @@ class Boards:
         if most is not None:
             best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]
         elif one.is_task:
-            scores = seed_scores(one, self.floors).groupby("encoding", sort=False)["score"].mean()
-            best = [*best[:BEST_HERE], *scores.nlargest(BEST_HERE).index]
+            beyond = one.rows[(one.rows["measure"] == one.measure) & (one.rows["length"] > one.trained)]
+            best = [*best[:BEST_HERE], *beyond.groupby("name")["value"].mean().nlargest(BEST_HERE).index]
         return [name for name in one.encodings if name in best or name in SHOWN]
 
     def matter(self) -> set[str]:

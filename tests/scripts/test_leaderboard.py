@@ -438,6 +438,17 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
     assert "65,536 targets in 17 documents" in flat
 
 
+def test_a_checkpoint_in_a_window_of_its_length_is_a_baseline_of_text(pages):
+    """Of the evaluations after training this one alone has a row."""
+    found = cells((pages / "leaderboard.md").read_text(), "mean beyond 1x")
+    assert {name for name in found if name not in TEXTS} == {"rope, window 256"}
+    every = json.loads((RESULTS / "text" / "measurements" / "rope_seed0.json").read_text())["measurements"]
+    (rows,) = (one["rows"] for one in every if one["protocol"] == "nonoverlapping"
+               and one["changed"] == {"model.window": 256})  # fmt: skip
+    mean = statistics.fmean(row["bits_per_byte"] for row in rows if row["length"] > 256)
+    assert found["rope, window 256"].startswith(f"{mean:.3f} (")
+
+
 def test_parameters_are_relative_to_none(pages):
     found = cells((pages / "leaderboard.md").read_text(), "parameters")
     assert found["none"] == "1.00 (1.00)" and found["learned"].startswith("1.02")
