@@ -48,7 +48,8 @@ from filelock import FileLock, Timeout
 import zoo
 from zoo import registry
 from zoo.comparison import stored
-from zoo.comparison.runs import RunInfo, run_info
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import run_info
 from zoo.console import duration
 from zoo.data.text.datasets import default_root
 from zoo.errors import InputError, RunError
@@ -94,6 +95,21 @@ class During:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What the score of a task on the leaderboard counts.
+
+    Attributes:
+        reading: the name of the reading; empty: the measurements of the study itself.
+        measure: empty: `token_accuracy` where answers have several tokens, else `accuracy`.
+        lengths: empty: all above the trained one.
+    """
+
+    reading: str = ""
+    measure: str = ""
+    lengths: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a YAML file.
 
@@ -113,6 +129,7 @@ class Study:
         threads: fixed, because sums depend on how they are split among threads.
         accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
+        scored: of a task, what its score counts.
         shown: the reading whose measurements its pages show (see `pages`); None: those of the study itself.
     """
 
@@ -133,6 +150,7 @@ class Study:
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
+    scored: Scored = field(default_factory=Scored)
     shown: Reading | None = None
 
     @property
@@ -256,6 +274,7 @@ def read_studies(folder: Path) -> list[Study]:
         content["options"] = common | content.get("options", {})
         content["during"] = During(**content["during"]) if "during" in content else None
         content["readings"] = [Reading(**one) for one in content.get("readings", ())]
+        content["scored"] = Scored(**content.get("scored", {}))
         studies.append(Study(name=file.stem.partition("_")[2], **content))
     return studies
 

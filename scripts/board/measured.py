@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from board.pairs import Estimate, UnitLosses, losses
 from results import Entry, Study
 from zoo import registry
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.figures.style import FIRST
 from zoo.reports.report import Report, report_on
 from zoo.runs.folder import LAST
@@ -28,16 +30,17 @@ LEARNED = 0.9
 """A seed has learned a task with at least this share of whole answers at the trained length."""
 
 
-def shown_runs(entries: Sequence[Entry], changed: bool = False) -> list[RunInfo]:
+def shown_runs(entries: Sequence[Entry], changed: bool | Mapping[str, Any] = False) -> list[RunInfo]:
     """The runs of stored entries with the measurements that their study, or its reading, shows.
 
     Args:
-        changed: with the evaluations of a changed encoding.
+        changed: with the evaluations of a changed model, all or those with these changes.
     """
     return [
         replace(entry.run, measurements=tuple(
             one for one in entry.run.measurements
-            if (changed or not one.changed) and one.parameters.get("data") == entry.study.data_shown
+            if (changed is True or one.changed in ({}, changed))
+            and one.parameters.get("data") == entry.study.data_shown
             and one.checkpoint == str(LAST)
         ))
         for entry in entries
@@ -47,6 +50,17 @@ def shown_runs(entries: Sequence[Entry], changed: bool = False) -> list[RunInfo]
 def encoding_of(run: RunInfo) -> str:
     """The name in its study."""
     return run.origin["encoding"]
+
+
+def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
+    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
+    if "model.encoding.name" in changed:
+        return changed["model.encoding.name"]
+    changes = (
+        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for key, value in changed.items()
+    )
+    return ", ".join([encoding, *changes])
 
 
 def reports(
@@ -136,8 +150,10 @@ class Measured:
 
     @cached_property
     def measure(self) -> str:
-        """The measure by which a task is scored. Long answers are seldom right as a whole beyond the trained
-        length, so it is the share of their tokens where that is stored."""
+        """The measure by which a task is scored: the one that its study names, or the share of right tokens
+        where that is stored."""
+        if self.study.scored.measure:
+            return self.study.scored.measure
         every = {*self.rows["measure"]}
         return next(
             one for one in ("token_accuracy", "accuracy", "bits_per_byte", "loss_nats") if one in every
@@ -208,9 +224,14 @@ def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
-    runs = shown_runs(entries)
+    # A checkpoint in a window of its trained length is a baseline of text.
+    window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
+    runs = shown_runs(entries, window)
     named = (run.label for run in runs if encoding_of(run) == REFERENCE)
     report, compared = reports(runs, study.own, next(named, None))
-    first = report.results.rows.groupby("encoding", sort=False)["run"].first()
-    labels = {label: encoding_of(report.results.runs[run]) for label, run in first.items()}
+    first = report.results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
+    labels = {
+        label: curve_name(encoding_of(report.results.runs[run]), json.loads(changed))
+        for label, run, changed in first.itertuples(name=None)
+    }
     return Measured(study, report, compared, labels, missing)

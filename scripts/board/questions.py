@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import encoding_of, left_out, of_common_seeds, reports, shown_runs
+from board.measured import curve_name, encoding_of, left_out, of_common_seeds, reports, shown_runs
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
 from board.values import means_table, values
@@ -143,17 +142,6 @@ def question_files(
         f"question_{name}.png": lines([_panel(question, asked[0], rows, report, boards)]),
     }
     return files, [values(f"question_{name}", rows, summary, question.protocols or asked[0].protocols)]
-
-
-def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
-    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
-    if "model.encoding.name" in changed:
-        return changed["model.encoding.name"]
-    changes = (
-        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
-        for key, value in changed.items()
-    )
-    return ", ".join([encoding, *changes])
 
 
 def _panel(

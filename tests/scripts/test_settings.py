@@ -6,7 +6,7 @@ import results
 from board.settings import PREFIX, ranked, read_grid, settings_page
 from results import Study
 from zoo.comparison import stored
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.evaluation.measurement import Measurement, Row, Targets
 
 LRS, STARTS = ["1e-3", "3e-3"], [0.02, "auto"]

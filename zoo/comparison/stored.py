@@ -20,7 +20,7 @@ import pyarrow as pa
 from filelock import FileLock
 from pyarrow import parquet
 
-from zoo.comparison.runs import RunInfo, validated
+from zoo.comparison.run_info import RunInfo, validated
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement, Row, Units
 from zoo.files import atomic_file

@@ -15,7 +15,8 @@ from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import UNKNOWN, RunInfo, evaluate_command, options, read_runs, run_info
+from zoo.comparison.run_info import UNKNOWN, RunInfo
+from zoo.comparison.runs import evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.console import command
 from zoo.errors import InputError, Problem
