@@ -43,10 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from zoo.launch.ranks import exit_when_parent_dies, find_launcher, leave_launch
-    from zoo.runs.folder import validate_present
+    from zoo.runs.folder import runs_among, validate_present
 
     exit_when_parent_dies()
     validate_present(options.paths)
+    options.paths = runs_among(options.paths)
     if options.devices == 1:
         leave_launch()
     elif options.devices and find_launcher() is None:

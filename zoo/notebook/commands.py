@@ -17,7 +17,7 @@ from zoo.reports import evaluate as evaluating
 from zoo.reports import fit as training
 from zoo.reports import full_report as reporting
 from zoo.reports.report import build
-from zoo.runs.folder import validate_present
+from zoo.runs.folder import runs_among, validate_present
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ def _paths(runs: Runs) -> list[Path]:
     paths = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not paths:
         raise InputError("which runs? Give a run folder, or a list of them")
-    return paths
+    return runs_among(paths)
 
 
 def _names(names: str | Sequence[str] | None) -> list[str] | None:
