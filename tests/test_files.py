@@ -15,6 +15,12 @@ from zoo.files import (
 )
 
 
+def without_number(path):
+    """The name of a temporary file without its random part."""
+    name = os.path.basename(path)
+    return name.rstrip("0123456789") if name.startswith(".") else name
+
+
 def test_text_and_bytes_are_written(tmp_path):
     for content in ("Übermut\n", b"\x89PNG\r\n"):
         atomic_write(tmp_path / "deep" / "file", content)
@@ -27,7 +33,7 @@ def test_a_file_is_flushed_then_renamed_then_its_folder_is_flushed(tmp_path, mon
     calls, fsync, replace = [], os.fsync, os.replace
 
     def record_fsync(descriptor):
-        calls.append(("fsync", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        calls.append(("fsync", without_number(os.readlink(f"/proc/self/fd/{descriptor}"))))
         fsync(descriptor)
 
     def record_replace(old, new):
@@ -37,7 +43,7 @@ def test_a_file_is_flushed_then_renamed_then_its_folder_is_flushed(tmp_path, mon
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "replace", record_replace)
     atomic_write(tmp_path / "file", "new")
-    assert calls == [("fsync", f".file.{os.getpid()}"), ("replace", "file"), ("fsync", tmp_path.name)]
+    assert calls == [("fsync", ".file."), ("replace", "file"), ("fsync", tmp_path.name)]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
@@ -108,7 +114,7 @@ def test_a_folder_appears_only_when_it_is_complete_and_flushed(tmp_path, monkeyp
     flushed, real = [], os.fsync
 
     def fsync(descriptor):
-        flushed.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        flushed.append(without_number(os.readlink(f"/proc/self/fd/{descriptor}")))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -117,8 +123,21 @@ def test_a_folder_appears_only_when_it_is_complete_and_flushed(tmp_path, monkeyp
         for name in ("a", "deep/b"):
             (folder / name).write_text("x")
         assert not (tmp_path / "new" / "folder").exists()
-    assert sorted(flushed) == sorted([f".folder.{os.getpid()}", "a", "deep", "b"])
+    assert sorted(flushed) == sorted([".folder.", "a", "deep", "b"])
     assert (tmp_path / "new" / "folder" / "deep" / "b").read_text() == "x"
     with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "new" / "full"):
         from_system(28)
     assert os.listdir(tmp_path / "new") == ["folder"]
+
+
+@pytest.mark.parametrize("make", [atomic_file, atomic_folder])
+def test_what_a_killed_process_left_is_passed_over_and_later_removed(tmp_path, make):
+    """In a container the next process has the same id."""
+    new, old = (tmp_path / f".done.{number}" for number in (os.getpid(), 7))
+    for left in (new, old):
+        left.mkdir()
+        (left / "half").touch()
+    os.utime(old, (0, 0))
+    with make(tmp_path / "done"):
+        pass
+    assert sorted(os.listdir(tmp_path)) == sorted([new.name, "done"])

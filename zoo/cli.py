@@ -16,7 +16,8 @@ from types import FrameType
 
 from zoo.commands.parser import VERBS, make_parser
 from zoo.errors import InputError, RunError, hint
-from zoo.launch.ranks import INTERRUPTED, is_first_process, may_set_handlers
+from zoo.launch.devices import load_of_shared_cores
+from zoo.launch.ranks import INTERRUPTED, find_launcher, is_first_process, leave_launch, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 OUT_OF_MEMORY = (
@@ -33,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An unexpected exception keeps its traceback.
     """
     arguments = sys.argv[1:] if arguments is None else list(map(str, arguments))
+    if find_launcher() is None:
+        leave_launch()  # a rank may be left over from a container or the shell of a job
+    if load_of_shared_cores():
+        # Threads of torch that spin while they wait take the cores from those that they wait for.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     parser = make_parser()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         parser.error(f"no verb {arguments[0]!r}; {hint(arguments[0], VERBS)}")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from zoo.errors import InputError, Problem
+
+STALE = 24 * 3600
+"""Seconds without a change after which the process that wrote a temporary file is gone."""
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
@@ -24,10 +30,23 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
+def _temporary(path: Path) -> Path:
+    """A name beside `path` that is new; those are removed that killed processes left there a day ago.
+
+    In a container all processes may have the same id.
+    """
+    prefix = f".{path.name}."
+    for left in path.parent.glob(f"{glob.escape(prefix)}*"):
+        with suppress(OSError):
+            if left.name.removeprefix(prefix).isdecimal() and left.stat().st_mtime < time.time() - STALE:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+    return path.with_name(f"{prefix}{secrets.randbits(48)}")
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A temporary file that is flushed and renamed to `path` after the block; an error leaves it alone."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = _temporary(path)
     try:
         with raise_disk_full(path), temporary.open("wb") as file:
             yield file
@@ -45,7 +64,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
     Raises InputError if it cannot be made, OSError if its content does not fit.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary = _temporary(folder)
     try:
         temporary.mkdir(parents=True)
     except OSError as error:

@@ -149,6 +149,38 @@ def test_several_processes_measure_what_one_does(
     assert_same(one, rows_of(folder))
 
 
+# The second process is given another run.
+OTHER = """
+import os
+from pathlib import Path
+import zoo.evaluation.evaluate as evaluate
+
+load = evaluate.load_runs
+if os.environ["RANK"] == "1":
+    evaluate.load_runs = lambda paths, *more: load([Path("other")], *more)
+"""
+
+
+@pytest.mark.slow
+def test_processes_with_different_runs_are_refused(forks, here, recipe, unmeasured):
+    for name in ("run", "other"):
+        fit(recipe("text"), out=here / name)
+    (here / "patch.py").write_text(OTHER)
+    command = ["evaluate", "run", "--lengths", "16,32"]
+    codes = forks.wait(forks.start(command, here, here / "log", 2, patch=here / "patch.py"))
+    assert codes == [2, 2] and "different runs" in texts(here / "log"), texts(here / "log")
+    assert not any((here / name / "evaluation").exists() for name in ("run", "other"))
+
+
+def test_one_device_is_one_process(here, recipe, environment, unmeasured, monkeypatch):
+    """In a task that SLURM has started beside another."""
+    folder = fit(recipe("max_index"), out=here / "run")
+    for name, value in {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1", "SLURM_PROCID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["evaluate", "run", "--lengths", "16", "--devices", "1"]) == 0
+    assert rows_of(folder)[0]["length"] == 16
+
+
 # Each process says that it begins to score.
 BEGUN = """
 import os

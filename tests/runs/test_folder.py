@@ -10,7 +10,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.recipe.diff import diff
-from zoo.runs.folder import RunLock, new_run, write_recipe
+from zoo.runs.folder import RunLock, new_run, runs_among, write_recipe
 from zoo.training.loggers import CsvLog
 
 
@@ -31,6 +31,18 @@ def test_only_one_gets_a_named_folder(here, recipe):
     write_recipe(here / "mine", recipe())
     with pytest.raises(InputError, match="already holds a run"):
         new_run(recipe(), here / "mine")
+
+
+def test_folders_beside_runs_are_skipped(here, recipe, capsys):
+    """The logs of jobs, in `runs/*`; but not a folder of runs, a missing path, or all that was given."""
+    (here / "logs").mkdir()
+    write_recipe(here / "a", recipe())
+    (here / "b" / "checkpoints").mkdir(parents=True)
+    (here / "b" / "checkpoints" / "last.ckpt").touch()
+    runs = [here / "a", here / "b", here / "missing", here]
+    assert runs_among([here / "logs", *runs]) == runs
+    assert capsys.readouterr().err == f"skipped, not a run: {here / 'logs'}\n"
+    assert runs_among([here / "logs"]) == [here / "logs"] and not capsys.readouterr().err
 
 
 def test_changed_keys():

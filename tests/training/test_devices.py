@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import torch
 import yaml
 from killed_runs import texts
-from run_files import logged, settings
+from run_files import logged, saved, settings
 
 from zoo.errors import InputError
 from zoo.reports.fit import fit
@@ -46,6 +47,16 @@ def test_two_processes_see_the_losses_of_one(forks, here, recipe, mapping):
         for folder in (one, two)
     ]
     assert results[0] == pytest.approx(results[1], rel=1e-4)
+
+
+def test_parts_of_a_batch_draw_the_positions_of_the_whole(here, recipe):
+    sets = ["model.encoding={name: cape, of: rope}", "data.packing=separate"]
+    one, two = (
+        saved(fit(recipe("text", *sets, f"trainer.accumulate_grad_batches={parts}")))["state_dict"]
+        for parts in (1, 2)
+    )
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow

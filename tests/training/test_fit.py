@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shlex
 
@@ -14,6 +15,7 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
+from zoo.runs.folder import write_recipe
 from zoo.schedules import lr_factor
 from zoo.tasks.task import Task
 
@@ -261,3 +263,15 @@ def test_the_last_command_of_a_run_with_a_plugin_works(here, recipe, forgetful_r
     forgetful_registry.encodings.entries.pop("mine", None)
     assert cli.main(command[3:-2]) == 2
     assert "--set plugins=" in capsys.readouterr().err
+
+
+def test_shared_cores_are_reported_and_threads_do_not_spin(here, recipe, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "")  # restored after the test
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    write_recipe(here, recipe())
+    for load, policy in ((2.1, None), (4.0, "passive")):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert cli.main(["fit", "recipe.yaml"]) == 0
+        assert ("load 4.0 on 2 cores" in capsys.readouterr().out) == bool(policy)
+        assert os.environ.get("OMP_WAIT_POLICY") == policy

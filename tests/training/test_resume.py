@@ -53,12 +53,14 @@ def cut(monkeypatch):
         ("text", 4, 6, 1),  # stops two steps after a checkpoint, in the midst of an epoch
         ("masked", 4, 6, 2),
         ("max_index", 4, 5, 2),
+        ("drawn", 4, 6, 2),
     ],
 )
 def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, every, at, accumulate):
+    encoding = ["model.encoding={name: pose, of: rope}"] if kind == "drawn" else []
     recipe = recipe(
-        kind, "model.dropout=0.1", f"checkpoint.every_n_steps={every}", "trainer.max_steps=10",
-        f"trainer.accumulate_grad_batches={accumulate}",
+        kind.replace("drawn", "text"), *encoding, "model.dropout=0.1", f"checkpoint.every_n_steps={every}",
+        "trainer.max_steps=10", f"trainer.accumulate_grad_batches={accumulate}",
     )  # fmt: skip
     whole = fit(recipe, out=here / "whole")
     cut(recipe, at, out=here / "cut")

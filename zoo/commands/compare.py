@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> None:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
     with waiting("loading matplotlib"):
         from zoo.reports.compare import OUT, compare
+        from zoo.runs.folder import runs_among
     compare(
-        options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
+        runs_among(options.paths), options.out or OUT, options.protocol, options.lengths, options.force,
         options.reference, options.models, options.panels, options.latex,
     )  # fmt: skip

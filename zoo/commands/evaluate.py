@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lengths", type=lengths, metavar="N,N", help="in tokens (default: the recipe's)")
     parser.add_argument("--protocol", type=words, metavar="NAME,NAME", help="default: the recipe's")
     parser.add_argument(
-        "--devices", type=count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
+        "--devices",
+        type=count,
+        metavar="N",
+        help="GPUs or processes to share it (default: those of the launcher)",
     )
     parser.add_argument(
         "--checkpoints", choices=["last", "all"], default="last",
@@ -39,12 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from zoo.launch.ranks import exit_when_parent_dies, find_launcher
-    from zoo.runs.folder import validate_present
+    from zoo.launch.ranks import exit_when_parent_dies, find_launcher, leave_launch
+    from zoo.runs.folder import runs_among, validate_present
 
     exit_when_parent_dies()
     validate_present(options.paths)
-    if options.devices > 1 and find_launcher() is None:
+    options.paths = runs_among(options.paths)
+    if options.devices == 1:
+        leave_launch()
+    elif options.devices and find_launcher() is None:
         from zoo.launch.torchrun import launch
 
         return launch(options.arguments, options.devices)

@@ -36,4 +36,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     with waiting("loading matplotlib"):
         from zoo.reports.full_report import report
-    report(options.paths, options.out, options.force, options.prompt, options.sample_tokens)
+        from zoo.runs.folder import runs_among
+    report(runs_among(options.paths), options.out, options.force, options.prompt, options.sample_tokens)

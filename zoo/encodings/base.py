@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.seeds import mixed
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Encoding(nn.Module):
     """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
     head_groups: tuple[int, ...] = ()
     """The numbers of heads that have an encoding each, where not all heads have the same."""
+    seeds: Tensor | None = None
+    """Of `random`, in a training: the seed that all sequences share, then one for each."""
 
     def __init__(self, size: Size):
         super().__init__()
@@ -183,6 +186,21 @@ class Encoding(nn.Module):
         the end, and -1 at padding. It is None where an encoding is shown without a model.
         """
         return ids
+
+    def random(self, batch: int | None, count: int, device: torch.device) -> Tensor:
+        """Uniform numbers in [0, 1), for `positions` in training.
+
+        In a run they depend on seed, step, layer and sequence alone: they are the same on any number of
+        devices. A second call in the same step returns the same. Elsewhere torch's generator draws them.
+
+        Args:
+            batch: the sequences, each with numbers of its own: [batch, count]. None: all share them, [count].
+        """
+        if self.seeds is None:
+            return torch.rand((count,) if batch is None else (batch, count), device=device)
+        columns = mixed(torch.arange(1, count + 1, device=device))
+        words = mixed(columns ^ (self.seeds[0] if batch is None else self.seeds[1:, None]))
+        return (words >> 8) * 2.0**-24
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         """Token vectors [B,T,E] and their positions to the token vectors that enter the first layer."""

@@ -14,7 +14,7 @@ from zoo.encodings.base import Encoding, Size, positions_by_document, shortest, 
 from zoo.encodings.context import AttentionContext, longest_document
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
-from zoo.seeds import seed_of
+from zoo.seeds import mixed, seed_of
 
 if TYPE_CHECKING:
     from zoo.models.cache import Cache
@@ -111,6 +111,32 @@ class EncodingStack(nn.Module):
                     shared[key] = one
                 made[-1].append(one)
         return made
+
+    def seed_draws(
+        self, seed: int, step: int, tokens: Tensor, first: int = 0, documents: Tensor | None = None
+    ) -> None:
+        """Let the positions of the next forward passes be drawn from seed, step, layer and sequence.
+
+        Args:
+            tokens, documents: of this process, [B,T], as in `Transformer.forward`.
+            first: the row of its first sequence in the batch of all processes.
+        """
+        drawing = [
+            (name, one)
+            for name, one in self.named_modules()
+            if isinstance(one, Encoding) and one.uses("positions")
+        ]
+        if not drawing:
+            return
+        count, length = tokens.shape
+        numbers = torch.arange(first, first + count, device=tokens.device) * length + 1
+        if documents is not None:
+            rows = torch.arange(length, device=tokens.device)
+            numbers = (numbers[:, None] + rows)[documents == rows]
+        numbers = torch.cat((numbers.new_zeros(1), numbers))
+        for name, one in drawing:
+            high, low = divmod(seed_of(seed, "positions", step, name), 2**32)
+            one.seeds = mixed(mixed((numbers + low) & 0xFFFFFFFF) ^ high)
 
     def contexts(
         self,

@@ -7,10 +7,19 @@ import platform
 from pathlib import Path
 from typing import Any
 
+SHARED = 1.25
+"""The load average of a core from which processes wait for one. A run before this one leaves about 1."""
+
 
 def cpu_cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_of_shared_cores() -> str:
+    """`7.2 on 2 cores`, the load average where processes wait for a core of this machine; else ""."""
+    load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    return f"{load:.1f} on {cores} cores" if load > SHARED * cores else ""
 
 
 def processor() -> str:

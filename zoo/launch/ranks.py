@@ -7,7 +7,11 @@ import threading
 import time
 from typing import NamedTuple
 
-RANK_VARIABLES = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+LAUNCH_VARIABLES = (
+    "TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS", "SLURM_PROCID",
+)  # fmt: skip
+"""The environment variables by which a process or Lightning finds its launcher and rank."""
 PARENT = "ZOO_PARENT"
 """Environment variable: the id of a process that this one must not outlive."""
 INTERRUPTED = 130
@@ -15,16 +19,24 @@ INTERRUPTED = 130
 
 
 class Launcher(NamedTuple):
-    """The launcher of the processes (`torchrun` or `slurm`), and their number."""
+    """The launcher of the processes (`torchrun` or `slurm`), their number, and the rank of this one."""
 
     name: str
     processes_per_node: int
     num_nodes: int
+    rank: int = 0
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one of its launch that writes and prints."""
-    return all(int(os.environ.get(name) or 0) == 0 for name in RANK_VARIABLES)
+    """Whether this process is the one of its launch that writes and prints; without a launcher it is."""
+    launcher = find_launcher()
+    return launcher is None or launcher.rank == 0
+
+
+def leave_launch() -> None:
+    """Be a process of its own: no launcher and no rank is found from now on, by Lightning neither."""
+    for name in LAUNCH_VARIABLES:
+        os.environ.pop(name, None)
 
 
 def find_launcher() -> Launcher | None:
@@ -33,12 +45,12 @@ def find_launcher() -> Launcher | None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         size = numbers.get("WORLD_SIZE", 1)
         here = numbers.get("LOCAL_WORLD_SIZE", size)
-        return Launcher("torchrun", here, size // here)
+        return Launcher("torchrun", here, size // here, numbers.get("RANK", 0))
     # Set by srun; a batch script itself is one process for any number of tasks.
     tasks = numbers.get("SLURM_STEP_NUM_TASKS", 1)
     if tasks > 1 and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
         nodes = numbers.get("SLURM_NNODES", 1)
-        return Launcher("slurm", tasks // nodes, nodes)
+        return Launcher("slurm", tasks // nodes, nodes, numbers.get("SLURM_PROCID", 0))
     return None
 
 

@@ -72,18 +72,18 @@ def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank % torch.cuda.device_count())
 
 
-def join(devices: int = 1, accelerator: str = "auto") -> Team:
+def join(devices: int | None = None, accelerator: str = "auto") -> Team:
     """Wait for the other processes that torchrun or SLURM has started.
 
     Args:
-        devices: the processes on this machine that the user asked for; 1 takes those of the launcher.
+        devices: the processes on this machine that the user asked for; None takes those of the launcher.
         accelerator: a recipe's `trainer.accelerator`.
 
     Raises InputError for more devices than this machine has, or another number than were started.
     """
     launcher = find_launcher()
     here = launcher.processes_per_node if launcher else 1
-    if devices not in (1, here):
+    if devices not in (None, here):
         started = f"{launcher.name} has started {here}" if launcher else "there is one"
         raise InputError(f"--devices {devices}: processes on this machine: {started}")
     if device_for(accelerator).type == "cuda" and here > torch.cuda.device_count():
@@ -93,7 +93,7 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
         return alone(device_for(accelerator))
     environment = SLURMEnvironment() if launcher.name == "slurm" else TorchElasticEnvironment()
     os.environ |= {"MASTER_ADDR": environment.main_address, "MASTER_PORT": str(environment.main_port)}
-    rank, local_rank = environment.global_rank(), environment.local_rank()
+    rank, local_rank = launcher.rank, environment.local_rank()
     size = here * launcher.num_nodes
     # Plain objects are exchanged: gloo serves processes with GPUs too, and notices a lost process at once.
     dist.init_process_group("gloo", rank=rank, world_size=size)

@@ -17,7 +17,7 @@ from zoo.reports import evaluate as evaluating
 from zoo.reports import fit as training
 from zoo.reports import full_report as reporting
 from zoo.reports.report import build
-from zoo.runs.folder import validate_present
+from zoo.runs.folder import runs_among, validate_present
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def evaluate(
     protocols: str | Sequence[str] | None = None,
     sets: Sequence[str] = (),
     data: str | Path | None = None,
-    devices: int = 1,
+    devices: int | None = None,
     checkpoints: Literal["last", "all"] = "last",
 ) -> pd.DataFrame:
     """Score trained models at several lengths, store the results in each run folder, and print them.
@@ -70,7 +70,7 @@ def evaluate(
         protocols: a name or several; by default those of each recipe.
         sets: `key=value` changes to the recipes, as `model.encoding=rerope`.
         data: another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml).
-        devices: the processes that share it, started by torchrun or SLURM.
+        devices: the processes that share it, started by torchrun or SLURM; by default all of them.
         checkpoints: "all": also the checkpoints of `checkpoint.keep_every_n_steps`.
 
     Returns: a row for each run, protocol and length, as in `lengths.json`.
@@ -127,7 +127,7 @@ def _paths(runs: Runs) -> list[Path]:
     paths = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not paths:
         raise InputError("which runs? Give a run folder, or a list of them")
-    return paths
+    return runs_among(paths)
 
 
 def _names(names: str | Sequence[str] | None) -> list[str] | None:

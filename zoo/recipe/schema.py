@@ -236,7 +236,7 @@ class Recipe(Section):
     plugins: Annotated[tuple[Text, ...], Affects(None, after_training=True)] = ()
     """Python files that register further encodings; relative to the recipe's file."""
     seed: Seed = 0
-    """Seed of initial weights, order of the data and dropout."""
+    """Seed of initial weights, order of the data, drawn positions and dropout."""
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory. Shape of
     the model and tokenizer must match; encoding, data, length and optimizer may differ. null: they are drawn

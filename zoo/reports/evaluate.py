@@ -40,7 +40,7 @@ def evaluate(
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
-    devices: int = 1,
+    devices: int | None = None,
     data: str | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluate runs or checkpoints, and show the results of each: arguments as of `evaluate_runs`.
@@ -73,7 +73,7 @@ def evaluate(
         rest = [path for path in paths if path not in done] or paths
         words = ["evaluate", *rest, *options(protocols, lengths)]
         words += [word for one in sets for word in ("--set", one)] + (["--data", data] if data else [])
-        again = command(*words, *["--devices", devices] * (devices > 1))
+        again = command(*words, *["--devices", devices] * ((devices or 1) > 1))
         kept = f"what was measured is kept in {', '.join(folders)}" if folders else "nothing was written"
         raise KeyboardInterrupt(f"interrupted; {kept}; measure the rest: {again}") from None
     rows = flat_rows(measured)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -19,6 +20,7 @@ from filelock import FileLock, Timeout
 from zoo.console import command
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import atomic_write
+from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, dump, recipe_of_run
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
@@ -217,6 +219,16 @@ def stored_recipe(folder: Path) -> dict[str, Any]:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     atomic_write(folder / RECIPE, dump(recipe))
+
+
+def runs_among(paths: Iterable[Path]) -> list[Path]:
+    """The paths without folders of anything but runs, such as the logs of jobs in `runs/*`; names those on
+    stderr. All paths where no run would be left."""
+    paths, marks = list(paths), (RECIPE, CARD, LAST, LAST.name, EXPORTED, f"*/{CARD}", f"*/{LAST}")
+    kept = [path for path in paths if not path.is_dir() or any(any(path.glob(str(mark))) for mark in marks)]
+    if kept and (others := [str(path) for path in paths if path not in kept]) and is_first_process():
+        print(f"skipped, not a run: {', '.join(others)}", file=sys.stderr)
+    return kept or paths
 
 
 def validate_present(paths: Iterable[Path]) -> None:

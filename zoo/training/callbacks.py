@@ -23,18 +23,25 @@ from zoo.training.checkpoints import is_between_steps
 
 
 class SeededSteps(Callback):
-    """Seeds torch before every batch from (seed, batches so far, rank).
+    """Seeds torch before every batch from (seed, batches so far, rank), and the positions that are drawn from
+    (seed, step) alone.
 
     A checkpoint does not hold the generator's state; with this a resumed run draws the same dropout as one
     that was never interrupted.
     """
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: Task, *_: Any) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: Task, batch: dict[str, Tensor], index: int
+    ) -> None:
         done = trainer.fit_loop.total_batch_idx + 1
         seed = seed_of(module.recipe.seed, "step", done, trainer.global_rank)
         # torch.manual_seed keeps a printed stack for each kind of device that is not in use: 0.2 ms.
         on_cpu = module.device.type == "cpu"
         (torch.default_generator if on_cpu else torch).manual_seed(seed)
+        step, part = divmod(done - 1, trainer.accumulate_grad_batches)
+        tokens, documents = batch["tokens"], batch.get("documents")
+        first = (part * trainer.world_size + trainer.global_rank) * len(tokens)
+        module.model.encoding.seed_draws(module.recipe.seed, step, tokens, first, documents)
 
 
 LOSSES = "zoo_losses"

@@ -21,6 +21,9 @@ def validate_world_size(recipe: Recipe) -> None:
     trainer, launcher = recipe.trainer, find_launcher() or Launcher("this command", 1, 1)
     devices = devices_taken(trainer.devices, trainer.accelerator)
     problems = []
+    # Several runs of one device in a job: each in a step of its own.
+    srun = f"srun --ntasks={devices * trainer.num_nodes} --exact"
+    starter = srun if launcher.name == "slurm" else "torchrun (`zoo fit` starts devices)"
     if launcher.name == "slurm" and "SLURM_NTASKS_PER_NODE" not in os.environ:
         fault = f"slurm has started {launcher.processes_per_node} processes without --ntasks-per-node"
         hint = f"give srun, or the job, --ntasks-per-node={launcher.processes_per_node}"
@@ -31,7 +34,7 @@ def validate_world_size(recipe: Recipe) -> None:
     ):
         if wanted != started:
             fault = f"{wanted}, but {launcher.name} has started {started} {unit}"
-            hint = f"give --set {key}={started}, or start {wanted} with torchrun (`zoo fit` starts devices)"
+            hint = f"give --set {key}={started}, or start {wanted} with {starter}"
             problems.append(Problem(f"{fault}: {hint}", key=key))
     fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
     if fault and not problems:

@@ -7,6 +7,8 @@ from zoo.data.source import DataSource
 from zoo.evaluation.evaluate import evaluate_run
 from zoo.evaluation.measure import limits_of_evaluation
 from zoo.evaluation.measurement import Measurement
+from zoo.launch.devices import load_of_shared_cores
+from zoo.launch.team import device_for
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
 from zoo.runs.checkpoint_file import read_checkpoint
@@ -38,8 +40,10 @@ def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")
     if run.is_new and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
+    load = load_of_shared_cores() if device_for(recipe.trainer.accelerator).type == "cpu" else ""
+    shared = [f"warning: other processes use the CPU (load {load}): steps are slower"] if load else []
     about = [source.about] if source.about else []
-    return "\n".join([line, *about, *plan.warnings(), *limits_of_evaluation(task, source)])
+    return "\n".join([line, *about, *shared, *plan.warnings(), *limits_of_evaluation(task, source)])
 
 
 def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement], list[str]]:

@@ -10,10 +10,12 @@ import lightning.pytorch as pl
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from zoo.data.loader import Loader, ResumableLoader
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.launch.ranks import find_launcher
 from zoo.runs.card import make_card
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
@@ -70,6 +72,8 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         BestCheckpoint(run),
         LastCheckpoint(run, lambda: status.due),
     ]
+    if find_launcher() is None:
+        rank_zero_only.rank = 0  # Lightning reads a rank left over in the environment when it is imported
     folder = run.folder or Path()  # a further process learns it when the training starts
     try:
         if flags.get("max_time") is not None:

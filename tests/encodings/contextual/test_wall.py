@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zoo.encodings.context import AttentionContext
-from zoo.encodings.contextual.wall import BLOCK, Wall
+from zoo.encodings.contextual.wall import BLOCK, Wall, gated_products
 
 B, H, T, D = 2, 6, 13, 8
 E = H * D
@@ -73,3 +73,21 @@ def test_it_starts_as_published(model_of):
     gates = [encoding.gate for encoding in model.encoding.slots[0]]
     assert all((gate.bias == 8).all() and 0.01 < gate.weight.std() < 0.03 for gate in gates)
     assert not torch.equal(gates[0].weight, gates[1].weight)
+
+
+def test_compiled_any_length_takes_few_operations_and_gives_the_same():
+    """Compiling 57 tokens in four parts took 83 s, in one part 28 s."""
+
+    def operations(queries, keys):
+        given = [torch.randn(1, 2, keys, 4) for _ in range(2)] + [-torch.rand(1, 2, keys, 4)]
+        given[0] = given[0][:, :, keys - queries :]
+        captured = []
+        compiled = torch.compile(gated_products, backend=lambda graph, _: captured.append(graph) or graph)
+        seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        torch.testing.assert_close(compiled(*given)[..., seen], gated_products(*given)[..., seen])
+        return len(captured[0].graph.nodes)
+
+    torch.compiler.reset()
+    assert operations(57, 57) < 1.1 * operations(64, 64)
+    operations(5, 9)
+    torch.compiler.reset()

@@ -1,6 +1,5 @@
 """The hook `positions`: places that are drawn anew at every step of training."""
 
-import torch
 from torch import Tensor
 
 import zoo
@@ -24,5 +23,5 @@ class Shaken(zoo.Wrapper):
 
     def positions(self, ids: Tensor, batch: int) -> Tensor:
         if self.training:
-            ids = ids + torch.randint(self.most + 1, (batch, 1), device=ids.device)
+            ids = ids + (self.random(batch, 1, ids.device) * (self.most + 1)).long()
         return super().positions(ids, batch)

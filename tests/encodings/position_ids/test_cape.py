@@ -19,7 +19,7 @@ def cape(of="sinusoidal", **options):
 
 def formula(centred):
     """(p_i - mean + D + e_i) s, token by token, from what the same seed draws."""
-    shift, jitter, scale = torch.rand(B, 1), torch.rand(B, T), torch.rand(B, 1)
+    shift, scale, jitter = torch.rand(B, 2 + T).split((1, 1, T), 1)
     mean = sum(range(T)) / T if centred else 0
     moved = torch.zeros(B, T)
     for b in range(B):

@@ -43,7 +43,7 @@ def test_it_is_the_wrapped_encoding_at_skipped_positions(of, model_of, tokens, a
     torch.manual_seed(3)
     got = model(row)
     torch.manual_seed(3)
-    first, skip = (torch.rand(4, 1, dtype=torch.float64)[:, 0].tolist() for _ in range(2))
+    first, skip = torch.rand(4, 2).T.tolist()
     for b in range(4):
         at = by_chunks(12, 1 + int(first[b] * 6), int(skip[b] * (60 - 12 + 1)))
         expected = plain(row[b : b + 1], positions=torch.tensor(at))

@@ -61,7 +61,7 @@ class Abacus(Encoding):
             before = row.expand_as(tokens).masked_fill(is_digit, -1).cummax(-1).values
             place = (row - before)[:, -ids.shape[-1] :]
         if self.training:
-            shift = torch.randint(self.shift + 1, (), device=ids.device)
+            shift = (self.random(None, 1, ids.device) * (self.shift + 1)).long()
             place = torch.where(place > 0, place + shift, 0)
         return place
 

@@ -84,11 +84,10 @@ class CAPE(Wrapper):
         return self.of.positions(ids, batch)
 
     def _augmented(self, pos: Tensor, batch: int) -> Tensor:
-        def uniform(bound: float, width: int) -> Tensor:
-            return (2 * torch.rand(batch, width, device=pos.device) - 1) * bound
-
-        shift = uniform(self.max_global_shift, 1) + uniform(self.max_local_shift, pos.shape[-1])
-        return (pos + shift) * uniform(math.log(self.max_scale), 1).exp()
+        drawn = 2 * self.random(batch, 2 + pos.shape[-1], pos.device) - 1
+        shift, scale, jitter = drawn[:, :1], drawn[:, 1:2], drawn[:, 2:]
+        moved = pos + shift * self.max_global_shift + jitter * self.max_local_shift
+        return moved * (scale * math.log(self.max_scale)).exp()
 
 
 def mean_position(ids: Tensor) -> Tensor:

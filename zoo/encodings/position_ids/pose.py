@@ -1,6 +1,5 @@
 """Positional skip-wise training (PoSE)."""
 
-import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
@@ -57,13 +56,9 @@ class PoSE(Wrapper):
     def positions(self, ids: Tensor, batch: int) -> Tensor:
         if self.training:
             length = ids.amax(-1, keepdim=True) + 1
-            first = 1 + below((length + 1) // 2, batch)
+            first, skip = self.random(batch, 2, ids.device).split(1, -1)
+            first = 1 + (first * ((length + 1) // 2)).long()
             # A sequence that is longer than max_position skips nothing.
-            skip = below((self.max_position - length).clamp(min=0) + 1, batch)
+            skip = (skip * ((self.max_position - length).clamp(min=0) + 1)).long()
             ids = ids + skip * (ids >= first)
         return self.of.positions(ids, batch)
-
-
-def below(count: Tensor, batch: int) -> Tensor:
-    """A random integer from 0 to `count` - 1 for each sequence, [B,1], of counts [1] or [B,1]."""
-    return (torch.rand(batch, 1, device=count.device, dtype=torch.float64) * count).long()

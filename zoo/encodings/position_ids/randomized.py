@@ -138,9 +138,8 @@ class Randomized(Wrapper):
     def _drawn(self, length: Tensor) -> Tensor:
         """The draw for sequences of these lengths [...,1]: their positions in rising order, then filling."""
         if self.training:
-            draw = torch.rand if self.continuous else torch.randperm
-            order = draw(self.max_position, device=length.device)
-            order = order * self.max_position if self.continuous else order
+            order = self.random(None, self.max_position, length.device)
+            order = order * self.max_position if self.continuous else order.argsort(stable=True)
         else:
             # Numbers for each length, by a family of hash functions: exact on every device, without a
             # generator, and the draws of two lengths are independent. Their order is a permutation.

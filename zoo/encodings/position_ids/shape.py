@@ -1,6 +1,5 @@
 """Shifted absolute positions (SHAPE)."""
 
-import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
@@ -69,7 +68,7 @@ class SHAPE(Wrapper):
 
     def positions(self, ids: Tensor, batch: int) -> Tensor:
         if self.training:
-            ids = ids + torch.randint(self.max_offset, (batch, 1), device=ids.device)
+            ids = ids + (self.random(batch, 1, ids.device) * self.max_offset).long()
         else:
             ids = ids + self.evaluation_offset
         return self.of.positions(ids, batch)
