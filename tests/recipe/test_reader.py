@@ -146,6 +146,9 @@ NOT_RECIPES = (
     ("seed: 1\n---\nseed: 2\n", 2, "not YAML"),
     ("seed: 1\na: &a [*a]\n", 2, "a.0: an alias refers to itself"),
     ("a: &a\n  b: *a\n", 2, "a.b: an alias refers to itself"),
+    ("seed: 1\na: " + "[" * 3000 + "]" * 3000, 2, "nested deeper than 50 levels"),
+    ("a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)), 1,
+     "more than 10,000 values"),
 )  # fmt: skip
 
 
