@@ -87,6 +87,11 @@ def test_a_number_in_exponent_notation_is_a_number(write, good):
     assert recipe.trainer.max_steps == 1000 and type(recipe.trainer.max_steps) is int
 
 
+def test_a_number_of_thousands_of_digits_is_one_problem(write, good, problems):
+    (line,) = problems(read_recipe, write(f"seed: {'1' * 5000}\n" + yaml.safe_dump(good)))
+    assert line.startswith("recipe.yaml:1: seed: must be a whole number")
+
+
 WRONG_VALUES = (
     "trainer.max_steps='100'", "trainer.max_steps=1.5", "trainer.max_steps=true", "trainer.max_steps=null",
     "trainer.max_steps=0", "optimizer.lr='6e-4'", "optimizer.lr=.nan", "optimizer.lr=.inf",

@@ -1,8 +1,12 @@
 """Rules between keys: each is broken once, and reported at the key to change."""
 
+import ast
+from pathlib import Path
+
 import torch
 
 import zoo
+from zoo import registry
 from zoo.recipe import resolve
 from zoo.recipe.rules import FOR_TRAINING, RULES
 
@@ -58,6 +62,13 @@ def test_a_rule_of_a_protocol_or_a_dataset_is_reported_at_its_key(good, problems
     for settings, key in OF_CLASSES:
         (line,) = problems(resolve, good, settings)
         assert f": {key}: " in f": {line}", line
+
+
+def test_no_protocol_or_dataset_is_named_in_the_recipe():
+    names = {*registry.protocols.names(), *registry.datasets.names()} - {"text"}  # the kind of data, too
+    for file in (Path(zoo.__file__).parent / "recipe").glob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        assert not names & {one.value for one in nodes if isinstance(one, ast.Constant)}, file
 
 
 def test_every_rule_is_broken_here():

@@ -176,7 +176,8 @@ _FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:i
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    # Python refuses to read an int of thousands of digits.
+    ("int", r"[-+]?(?:0|[1-9][0-9]{0,30})", list("-+0123456789")),
     ("float", _FLOAT, list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"{_TAG}{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
