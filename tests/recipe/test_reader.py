@@ -122,6 +122,7 @@ SUGGESTIONS = {
     "trainer.acumulate_grad_batches=2": "did you mean 'accumulate_grad_batches'?",
     "trainer.limit_val_batch=2": "did you mean 'limit_val_batches'?",
     "trainer.precision=bf16-mixd": "did you mean 'bf16-mixed'?",
+    "evaluate.during={every_n_steps: 5, sample: 3}": "did you mean 'samples'?",
     "evaluate.strid=8": "did you mean 'stride'?",
     "optimizer.max_steps=5": "did you mean 'trainer.max_steps'?",
     "evaluate.lengths=64,128": "write [64,128]",

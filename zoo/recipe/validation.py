@@ -14,7 +14,7 @@ from zoo.recipe.encoding import ENCODING, check_encoding
 from zoo.recipe.error_messages import Faults, explain_validation_error
 from zoo.recipe.rules import RULES, Rule, broken_rules
 from zoo.recipe.schema import SCALES, Recipe, section_class
-from zoo.recipe.sections import NAMES, name_in, usual_task
+from zoo.recipe.sections import NAMES, DuringConfig, name_in, usual_task
 from zoo.recipe.trainer import OWNED
 from zoo.recipe.tree import KeyPath, Tree, is_from_command_line
 
@@ -112,6 +112,7 @@ def _name_faults(values: dict[str, Any]) -> Faults:
 
 def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
     keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
+    keys["evaluate", "during"] = [*DuringConfig.model_fields]
     for name in Recipe.model_fields:
         if owner := section_class(name, values.get(name)):
             keys[(name,)] = [*owner.model_fields]
