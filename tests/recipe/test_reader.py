@@ -100,7 +100,7 @@ WRONG_VALUES = (
     "evaluate.lengths=[64, 0]", "evaluate.during=1", "evaluate.stride=0", "evaluate.stride=1.5",
     "evaluate.stride=-0.5", "evaluate.stride=half", "trainer.devices=[0, x]",
     "trainer.deterministic=sometimes", "model.encoding=[]", "model.encoding=null",
-    "model.encoding={slopes: official}", "plugins=mine.py",
+    "model.encoding={slopes: official}", "plugins=mine.py", "model.logit_scale={name: [adaptive]}",
 )  # fmt: skip
 
 

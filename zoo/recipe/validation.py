@@ -117,7 +117,7 @@ def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
         if owner := section_class(name, values.get(name)):
             keys[(name,)] = [*owner.model_fields]
     scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
-    if scale.get("name") in SCALES:
+    if scale.get("name") in [*SCALES]:
         keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]
     return keys
 
