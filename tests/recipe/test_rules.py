@@ -53,6 +53,7 @@ OF_CLASSES = (
     (["evaluate.questions={name: needle, digts: 3}"], "evaluate.questions"),
     (["data.name=mix", "data.of=[sample, smple]"], "data.of.1"),
     (["data.name=mix", "data.of=[sample]"], "data.of"),
+    (["data.lengths=[64, 48]"], "data.lengths"),
     (["data.name=mix", "data.of=[sample, wikitext-2]", "data.weights=[1]"], "data.weights"),
     (["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"], "evaluate.stride"),
 )

@@ -194,15 +194,16 @@ def longest_length_is_scored(tokens: int | None, lengths: Sequence[int] | None, 
 @rule("data", "evaluate.lengths")
 def data_fit_lengths(data: DataConfig, evaluated: Sequence[int] | None) -> Fault:
     try:
-        least = construct(registry.datasets, data.name, data).shortest
+        dataset = construct(registry.datasets, data.name, data)
+        dataset.validate(data)
     except InputError as error:
         return _by_path(error, ("data",))
     lengths = {("data", "sequence_length"): data.sequence_length}
     lengths |= {("evaluate", "lengths", index): length for index, length in enumerate(evaluated or ())}
     return {
-        key: f"{length} is too short for {data.name}, which needs at least {least} tokens"
+        key: f"{length} is too short for {data.name}, which needs at least {dataset.shortest} tokens"
         for key, length in lengths.items()
-        if length < least
+        if length < dataset.shortest
     }
 
 

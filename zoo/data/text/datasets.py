@@ -25,7 +25,7 @@ from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.fields import AboveZero, Affects, Folder, Positive, Section, Seed, Text, Vocabulary
-from zoo.recipe.sections import checked_by, dataset_section
+from zoo.recipe.sections import DataConfig, checked_by, dataset_section
 from zoo.registry import register, tasks
 
 
@@ -91,11 +91,12 @@ class TextDataset(TokenizedText):
         super().__init__(**text)
         self.packing, self.lengths = packing, lengths or ()
 
-    def open(self, recipe: Recipe) -> DataSource:
-        whole = recipe.data.sequence_length
-        if odd := [one for one in self.lengths if whole % one]:
-            message = f"{odd[0]} does not divide data.sequence_length={whole}"
+    def validate(self, data: DataConfig) -> None:
+        if odd := [one for one in self.lengths if data.sequence_length % one]:
+            message = f"{odd[0]} does not divide data.sequence_length={data.sequence_length}"
             raise InputError(Problem(message, key="data.lengths"))
+
+    def open(self, recipe: Recipe) -> DataSource:
         source = TextSource(recipe, self.gives, self.tokens(), self.packing == "separate")
         source.lengths = self.lengths
         return source
