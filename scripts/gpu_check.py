@@ -23,6 +23,7 @@ import argparse
 import fnmatch
 import gc
 import importlib.util
+import itertools
 import json
 import logging
 import math
@@ -181,6 +182,11 @@ def kernels(name: str, options: argparse.Namespace) -> dict[str, Any]:
     cases is at most twice the reference kernel's.
     """
     worst, squares = (0.0, ""), {}
+    if options.device == "cuda" and name in ("t5", "fire", "dpb", "kerple"):
+        # Where the gradient of a learned bias is wrong, `auto` is the reference kernel.
+        for dtype, width in itertools.product((torch.float32, torch.bfloat16), (16, 64, 128, 256)):
+            agrees = zoo_kernels.bias_gradient_agrees(torch.device(options.device), dtype, width)
+            require(agrees, f"models/bias_gradient.py is wrong in {dtype}, heads of {width}")
     for index, mask, grouped, precision in CASES:
         torch.compiler.reset()  # each case compiles FlexAttention anew, far from the recompile limit
         length = AT[options.device].lengths[index]

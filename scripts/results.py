@@ -3,23 +3,24 @@
     python scripts/results.py --list
     python scripts/results.py --study flip_flop --limit 3 --nice
     setsid python scripts/results.py --data DIR --nice        # all studies in order; DIR has the corpora
-    python scripts/results.py --study flip_flop --unpack DIR  # run folders for `zoo compare DIR/*`
+    zoo compare scripts/results/sort.parquet                  # the stored entries of a study
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
 is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. A study with a
 grid has an entry for each setting of the grid. One with readings evaluates each checkpoint on other data too;
-`scripts/leaderboard.py` writes a page for each reading. When an entry is complete, it is stored as
-`scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is deleted. Stored entries are
-skipped: delete a file to measure the entry again.
+`scripts/leaderboard.py` writes a page for each reading. When an entry is complete, it is stored in
+`scripts/results/STUDY.parquet` (`zoo.comparison.stored`), and its run folder is deleted. Stored entries are
+skipped: `--forget ENCODING_seedN` removes one, to measure it again.
 
 SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
 Several queues may share a results folder: a lock keeps two of them off the same entry.
 
-Everything is computed in float32 by the study's number of threads, uncompiled, so that machines with and
-without bfloat16 give comparable numbers. Each study is computed on the CPU or on a GPU; its file says which.
-Without a GPU the queue passes over the studies that need one. The models are too small for several threads,
-or for a whole GPU: start several queues. The modules of the zoo are imported once, at the start. While its
-code is being changed, run it from a checkout of its own (`git worktree add`) with `--out` in the first one.
+By default all is computed in float32 by the study's number of threads, uncompiled, so that machines with and
+without bfloat16 give comparable numbers; a study may say otherwise. Each study is computed on the CPU or on a
+GPU; its file says which. Without a GPU the queue passes over the studies that need one. The models are too
+small for several threads, or for a whole GPU: start several queues. The modules of the zoo are imported once,
+at the start. While its code is being changed, run it from a checkout of its own (`git worktree add`) with
+`--out` in the first one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -37,6 +37,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,23 +47,24 @@ from filelock import FileLock, Timeout
 
 import zoo
 from zoo import registry
+from zoo.comparison import stored
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import run_info
 from zoo.console import duration
 from zoo.data.text.datasets import default_root
 from zoo.errors import InputError, RunError
 from zoo.evaluation.evaluate import evaluate_runs
-from zoo.evaluation.measurement import Measurement, merged
-from zoo.evaluation.store import read_measurements, store
-from zoo.files import atomic_write
+from zoo.evaluation.measurement import Measurement, Row, Units, merged
+from zoo.evaluation.store import read_measurements
 from zoo.launch.devices import processor
-from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
-from zoo.runs.card import read_card, write_card
-from zoo.runs.folder import LAST, METRICS, RECIPE
+from zoo.recipe import Recipe, read_recipe, to_yaml_line
+from zoo.runs.folder import LAST, kept_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "scripts" / "studies"
 OUT = ROOT / "scripts" / "results"
 RUNS = Path("runs") / "results"
-COMPUTED = ("trainer.devices=1", "trainer.precision=32-true", "compile=false", "logging=[csv]")
+COMPUTED = ("trainer.devices=1", "logging=[csv]")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,30 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class During:
+    """The evaluation of earlier checkpoints of a run."""
+
+    steps: list[int]
+    lengths: list[int]
+    protocols: list[str]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the score of a task on the leaderboard counts.
+
+    Attributes:
+        reading: the name of the reading; empty: the measurements of the study itself.
+        measure: empty: `token_accuracy` where answers have several tokens, else `accuracy`.
+        lengths: empty: all above the trained one.
+    """
+
+    reading: str = ""
+    measure: str = ""
+    lengths: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a YAML file.
 
@@ -98,9 +124,12 @@ class Study:
         own: for an encoding, `key=value` changes of the recipe that it alone has.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         readings: further evaluations of each checkpoint, on other data.
+        during: further evaluations of the checkpoints at these steps, for a study whose recipe keeps them.
+        precision, compile: of training and evaluation.
         threads: fixed, because sums depend on how they are split among threads.
         accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
+        scored: of a task, what its score counts.
         shown: the reading whose measurements its pages show (see `pages`); None: those of the study itself.
     """
 
@@ -115,9 +144,13 @@ class Study:
     own: dict[str, list[str]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
+    during: During | None = None
+    precision: str = "32-true"
+    compile: bool = False
     threads: int = 2
     accelerator: str = "cpu"
     leaderboard: bool = True
+    scored: Scored = field(default_factory=Scored)
     shown: Reading | None = None
 
     @property
@@ -160,6 +193,8 @@ class Study:
             *setting,
             *self.own.get(encoding, ()),
             *COMPUTED,
+            f"trainer.precision={self.precision}",
+            f"compile={str(self.compile).lower()}",
             *(f"{key}={to_yaml_line(value)}" for key, value in own.items()),
         ]
         return read_recipe(ROOT / self.base, sets)
@@ -199,21 +234,31 @@ class Entry:
         return "_".join([self.encoding, *values, f"seed{self.seed}"])
 
     @property
-    def file(self) -> Path:
-        return self.out / self.study.name / "measurements" / f"{self.name}.json"
+    def path(self) -> str:
+        """Of its run in the table."""
+        return f"{self.study.name}_{self.name}"
+
+    @property
+    def table(self) -> Path:
+        return self.out / f"{self.study.name}.parquet"
+
+    @property
+    def run(self) -> RunInfo | None:
+        """The stored run; None while it is missing."""
+        return stored_runs(self.table).get(self.path)
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
         """Whether this process is to measure the entry: it is missing, and no other process works on it."""
-        lock = FileLock(self.file.with_name(f".{self.name}.lock"))
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.table.with_name(f".{self.path}.lock"))
+        self.out.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             yield False
             return
         try:
-            yield not self.file.exists()
+            yield self.run is None
         finally:
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
@@ -227,7 +272,9 @@ def read_studies(folder: Path) -> list[Study]:
     for file in sorted(folder.glob("[0-9]*.yaml")):
         content = yaml.safe_load(file.read_text())
         content["options"] = common | content.get("options", {})
+        content["during"] = During(**content["during"]) if "during" in content else None
         content["readings"] = [Reading(**one) for one in content.get("readings", ())]
+        content["scored"] = Scored(**content.get("scored", {}))
         studies.append(Study(name=file.stem.partition("_")[2], **content))
     return studies
 
@@ -238,7 +285,7 @@ def work_through(entries: Sequence[Entry], limit: int | None) -> list[str]:
     for entry in entries:
         if started == limit:
             break
-        if entry.file.exists():
+        if entry.run:
             continue
         with entry.claimed() as mine:
             if not mine:
@@ -246,21 +293,18 @@ def work_through(entries: Sequence[Entry], limit: int | None) -> list[str]:
             started += 1
             title = f"{entry.study.name} {entry.name}"
             try:
-                content = measured(entry, code)
+                run = measured(entry, code)
             except (InputError, RunError) as error:
                 failed.append(title)
                 print(f"{title}: FAILED: {error}", flush=True)
                 continue
-            atomic_write(entry.file, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
-            print(f"{title}: {duration(sum(content['seconds'].values()))}", flush=True)
+            stored.add(entry.table, run)
+            print(f"{title}: {duration(sum(run.origin['seconds'].values()))}", flush=True)
     return failed
 
 
-def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
-    """Train and evaluate an entry in a run folder, which is deleted in any case.
-
-    Returns: the content of its file.
-    """
+def measured(entry: Entry, code: dict[str, Any]) -> RunInfo:
+    """Train and evaluate an entry in a run folder, which is deleted in any case."""
     recipe = entry.study.recipe(entry.encoding, entry.seed, entry.setting)
     folder = RUNS / entry.study.name / entry.name
     shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
@@ -271,22 +315,24 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             zoo.fit(recipe, out=folder)
             for sets in entry.study.after_training.get(entry.encoding, ()):
                 zoo.evaluate(folder, sets=sets)
+            if during := entry.study.during:
+                earlier = [kept_checkpoint(folder, step) for step in during.steps]
+                zoo.evaluate(earlier, during.lengths, during.protocols)
             measurements = read_measurements(folder)
             for reading in entry.study.readings:
                 measurements += read_again(folder, reading)
         trained = (folder / LAST).stat().st_mtime
-        return {
+        origin = {
             "study": entry.study.name,
             "encoding": entry.encoding,
             "seed": entry.seed,
             "code": code,
             "machine": machine(entry.study),
             "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
-            "recipe": recipe.as_dict(),
-            "card": read_card(folder),
-            "metrics": (folder / METRICS).read_text(),
-            "measurements": [packed(one) for one in measurements],
         }
+        measurements = tuple(map(rounded, measurements))
+        about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
+        return replace(run_info(folder), measurements=measurements, **about)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -303,52 +349,33 @@ def read_again(folder: Path, reading: Reading) -> list[Measurement]:
     return [one.model_copy(update={"parameters": {**one.parameters, "data": reading.name}}) for one in found]
 
 
-def packed(measurement: Measurement) -> dict[str, Any]:
-    """A measurement as JSON; the scores of examples are a text of 0 and 1, or numbers of six digits."""
-    plain = json.loads(measurement.model_dump_json(exclude_unset=True))
-    for row in plain["rows"]:
-        scores = (row.get("units") or {}).get("scores")
-        if scores and set(scores) <= {0, 1}:
-            row["units"]["scores"] = "".join(map(str, scores))
-        elif scores:
-            row["units"]["scores"] = [score and float(f"{score:.6g}") for score in scores]
-    return plain
+def rounded(measurement: Measurement) -> Measurement:
+    """With scores of six digits: the table of a study is a third as large."""
+
+    def units(row: Row) -> Units | None:
+        if not row.units or not row.units.scores:
+            return row.units
+        scores = [score and float(f"{score:.6g}") for score in row.units.scores]
+        return row.units.model_copy(update={"scores": scores})
+
+    rows = [row.model_copy(update={"units": units(row)}) if row.units else row for row in measurement.rows]
+    return measurement.model_copy(update={"rows": rows})
 
 
-def unpacked(plain: dict[str, Any]) -> Measurement:
-    """The measurement that `packed` has written."""
-    rows = [dict(row) for row in plain["rows"]]
-    for row in rows:
-        if isinstance((row.get("units") or {}).get("scores"), str):
-            row["units"] = {"scores": list(map(int, row["units"]["scores"]))}
-    return Measurement.model_validate({**plain, "rows": rows})
+@cache
+def _read_table(table: Path, changed: int) -> dict[str, RunInfo]:
+    return {run.path: run for run in stored.read(table)}
 
 
-def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True, shown_alone: bool = False) -> None:
-    """Write the stored entries as run folders without checkpoints, which `zoo compare` reads.
-
-    Args:
-        changed: also the evaluations with a changed encoding.
-        shown_alone: of the study and its readings, only the one that is shown.
-    """
-    for entry in entries:
-        if entry.file.exists():
-            content, run = json.loads(entry.file.read_text()), folder / f"{entry.study.name}_{entry.name}"
-            kept = [
-                one for one in content["measurements"]
-                if (changed or not one["changed"])
-                and (not shown_alone or one["parameters"].get("data") == entry.study.data_shown)
-            ]  # fmt: skip
-            store(run, [unpacked(one) for one in kept])
-            atomic_write(run / RECIPE, dump(resolve(content["recipe"])))
-            write_card(run, content["card"])
-            atomic_write(run / METRICS, content["metrics"])
+def stored_runs(table: Path) -> dict[str, RunInfo]:
+    """The runs of a table by path; none while it is missing."""
+    return _read_table(table, table.stat().st_mtime_ns) if table.exists() else {}
 
 
 def print_list(study: Study, entries: Sequence[Entry]) -> None:
     """Print how much of a study is done, and the missing entries with an estimate of their time."""
-    stored = [json.loads(entry.file.read_text()) for entry in entries if entry.file.exists()]
-    missing = [entry for entry in entries if not entry.file.exists()]
+    stored = [entry.run.origin for entry in entries if entry.run]
+    missing = [entry for entry in entries if not entry.run]
     spent = [(one["encoding"], sum(one["seconds"].values())) for one in stored]
 
     def estimate(encoding: str) -> float:
@@ -402,8 +429,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for study in studies:
             print_list(study, by_study[study.name])
         return 0
-    if options.unpack:
-        unpack(entries, options.unpack)
+    if options.forget:
+        for entry in entries:
+            if entry.name == options.forget and entry.run:
+                every = stored_runs(entry.table).values()
+                stored.write(entry.table, [run for run in every if run.path != entry.path])
         return 0
     if options.nice:
         os.nice(19)
@@ -441,7 +471,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, metavar="N", help="measure at most N entries")
     parser.add_argument("--nice", action="store_true", help="give way to other processes")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the corpora (default: ZOO_DATA or data/)")
-    parser.add_argument("--unpack", type=Path, metavar="DIR", help="write stored entries as run folders")
+    parser.add_argument("--forget", metavar="ENTRY", help="remove a stored entry, such as alibi_seed0")
     parser.add_argument("--studies", type=Path, metavar="DIR", default=STUDIES, help="the studies' files")
     parser.add_argument("--out", type=Path, metavar="DIR", default=OUT, help="where results are stored")
     return parser

@@ -17,7 +17,7 @@ from scipy.signal import lfilter
 import results
 from board.boards import read_boards
 from board.pairs import Spread, estimate
-from board.scores import interquartile_mean, task_board
+from board.scores import better_than, bootstrap, interquartile_mean, places_of, task_board
 from zoo.evaluation.interval import (
     Interval,
     combined,
@@ -28,7 +28,8 @@ from zoo.evaluation.interval import (
 )
 
 COUNTS = (5, 10, 17, 41, 60)
-SEEDS = (3, 5, 10)
+SEEDS = 3
+"""Of each task on the leaderboard."""
 BLOCK = 64
 
 
@@ -132,24 +133,46 @@ def of_one_seed(known: int, deviations: Sequence[float], repetitions: int) -> fl
     return held(once, 0.02, repetitions)
 
 
-def of_scores(profile: Sequence[tuple[float, float]], seeds: int, equals: int) -> tuple[float, float]:
+Profile = Sequence[tuple[float, float]]
+"""Mean and variance of a seed's score in each task; the scores have the beta distribution with these."""
+
+
+def drawn_scores(rng: np.random.Generator, mean: float, variance: float, count: int) -> np.ndarray:
+    if variance < 1e-8:
+        return np.full(count, mean)
+    weight = mean * (1 - mean) / min(variance, 0.95 * mean * (1 - mean)) - 1
+    return rng.beta(mean * weight, (1 - mean) * weight, count)
+
+
+def true_score(rng: np.random.Generator, profile: Profile) -> float:
+    every = np.concatenate([drawn_scores(rng, *task, 20_000) for task in profile])
+    return float(interquartile_mean(every, np.ones(len(every))))
+
+
+def of_places(profiles: Sequence[Profile], seeds: int, boards: int) -> tuple[float, float]:
+    """The share of intervals of places that hold the true place, over so many boards of encodings with these
+    scores, and their mean width in places."""
+    rng = np.random.default_rng(seeds)
+    truth = np.array([true_score(rng, one) for one in profiles])
+    first = 1 + (truth > truth[:, None]).sum(1)
+    last = len(truth) - (truth < truth[:, None]).sum(1)
+    ends = []
+    for _ in range(boards):
+        groups = [[drawn_scores(rng, *task, seeds) for task in one] for one in profiles]
+        board = pd.DataFrame({index: bootstrap(own) for index, own in enumerate(groups)})
+        ends.append([*places_of(better_than(board)).values()])
+    low, high = np.moveaxis(np.array(ends), -1, 0)
+    return float(((low <= last) & (high >= first)).mean()), float((high - low + 1).mean())
+
+
+def of_scores(profile: Profile, seeds: int, equals: int) -> tuple[float, float]:
     """Of so many encodings with the same distribution of scores: the share of intervals that hold its
-    interquartile mean, and of pairs of which one is called better. `profile`: mean and variance of a seed's
-    score in each task; the scores have the beta distribution with these."""
+    interquartile mean, and of pairs of which one is called better."""
     rng, names = np.random.default_rng(seeds), [f"equal {number}" for number in range(equals)]
-
-    def scores(mean: float, variance: float, count: int) -> np.ndarray:
-        if variance < 1e-8:
-            return np.full(count, mean)
-        weight = mean * (1 - mean) / min(variance, 0.95 * mean * (1 - mean)) - 1
-        return rng.beta(mean * weight, (1 - mean) * weight, count)
-
-    truth = interquartile_mean(
-        np.concatenate([scores(*task, 20_000) for task in profile]), np.ones(20_000 * len(profile))
-    )
+    truth = true_score(rng, profile)
     board = task_board({
         f"task {number}": pd.DataFrame(
-            {"encoding": np.repeat(names, seeds), "score": scores(*task, equals * seeds), "learned": True}
+            {"encoding": np.repeat(names, seeds), "score": drawn_scores(rng, *task, equals * seeds)}
         )
         for number, task in enumerate(profile)
     })  # fmt: skip
@@ -157,11 +180,12 @@ def of_scores(profile: Sequence[tuple[float, float]], seeds: int, equals: int) -
     return float(kept), float(board.better.to_numpy().sum() / (equals * (equals - 1) / 2))
 
 
-def measured_profiles() -> list[list[tuple[float, float]]]:
-    """The mean and the variance over seeds of each decoder's score in each task of the leaderboard."""
+def measured_profiles(least: float = 0.0) -> list[Profile]:
+    """The mean and the variance over seeds in each task of the leaderboard, of each decoder with at least
+    this score."""
     board = read_boards(results.read_studies(results.STUDIES), results.OUT).tasks
     each = [own.groupby("encoding")["score"].agg(["mean", "var"]) for own in board.seeds.values()]
-    return [[(*own.loc[name],) for own in each] for name in board.values if board.values[name].value > 0.02]
+    return [[(*own.loc[name],) for own in each] for name, one in board.values.items() if one.value >= least]
 
 
 def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -> Iterator[str]:
@@ -174,10 +198,13 @@ def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -
 
 
 def scores_of_the_board(equals: int = 20) -> list[tuple[str, Sequence[float]]]:
-    profiles = measured_profiles()
-    each = [np.mean([of_scores(one, seeds, equals) for one in profiles], axis=0) for seeds in SEEDS]
-    kept, apart = zip(*each, strict=True)
-    return [("score", kept), ("equal encodings called different", apart)]
+    every = [of_scores(one, SEEDS, equals) for one in measured_profiles(least=0.02)]
+    kept, apart = np.mean(every, axis=0)
+    return [("score", [kept]), ("equal encodings called different", [apart])]
+
+
+def places_of_the_board(boards: int = 60) -> list[tuple[str, Sequence[float]]]:
+    return [("place", [of_places(measured_profiles(), SEEDS, boards)[0]])]
 
 
 def main(repetitions: int = 4000) -> None:
@@ -215,7 +242,7 @@ def main(repetitions: int = 4000) -> None:
         *table(["one seed; encodings with three", *known], [
             (", ".join(map(str, one)), [of_one_seed(count, one, n) for count in known]) for one in alone
         ]),
-        *table(["seeds of each task", *SEEDS], scores_of_the_board()),
+        *table(["seeds of each task", SEEDS], [*scores_of_the_board(), *places_of_the_board()]),
     ]  # fmt: skip
     print("\n".join(lines))
 

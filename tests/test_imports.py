@@ -1,8 +1,10 @@
 """Imports: in one direction between modules, and nothing heavy for commands that only read."""
 
 import ast
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -46,6 +48,13 @@ def test_figures_import_no_report_and_no_command():
     for name, file in MODULES.items():
         if name.startswith("zoo.figures"):
             assert not [one for one in imports(file) if one.startswith(above)], name
+
+
+def test_pages_name_what_is_there():
+    entry_points = {f"{kind}s" for kind in zoo.registry.KINDS}
+    for page in (ROOT.parent / "README.md", *(ROOT.parent / "docs").glob("*.md")):
+        for name in set(re.findall(r"\bzoo\.([A-Za-z_]+)", html.unescape(page.read_text()))):
+            assert name in entry_points or f"zoo.{name}" in MODULES or hasattr(zoo, name), (page, name)
 
 
 HEAVY = {"numpy", "torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}

@@ -37,6 +37,9 @@ def texts(tmp_path_factory):
                 for n in range(articles)
             )
             (root / corpus / f"wiki.{split}.tokens").write_text(articles)
+    for split in ("train", "valid"):
+        (root / "novels" / split).mkdir(parents=True)
+        (root / "novels" / split / "one.txt").write_text(f"It was the {split} of all times. " * 300)
     return root
 
 
@@ -48,7 +51,8 @@ def small(recipe, texts):
         sets.remove("data.sequence_length=16")
         sets[sets.index("evaluate.lengths=[16]")] = f"evaluate.lengths=[{recipe.data.sequence_length}]"
     if hasattr(recipe.data, "vocab_size"):
-        sets += [f"data.root={texts}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
+        root = texts / "novels" if recipe.data.name == "text" else texts
+        sets += [f"data.root={root}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
     if recipe.data.name == "sample":
         sets += ["data.documents=8", "data.words=80"]
     return sets
@@ -130,8 +134,9 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
         resolved = read_recipe(file).as_dict()
         resolved.pop("name")
         resolved["model"].pop("encoding")
+        layout = str([resolved["model"].pop(key) for key in ("window", "logit_scale")])
         # A recipe that continues another run trains for fewer steps.
-        key = base, resolved["model"]["kind"], resolved["init_from"]
+        key = base, resolved["model"]["kind"], resolved["init_from"], layout
         groups.setdefault(key, []).append(resolved)
     assert len(FILES) >= 8
     for members in groups.values():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
     from zoo.encodings.context import AttentionContext as AttentionContext
+    from zoo.encodings.context import per_query_and_key as per_query_and_key
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
     from zoo.errors import RunError as RunError
@@ -57,7 +58,7 @@ _MODULES = {
     "zoo.data.algorithmic": ["Algorithmic"],
     "zoo.data.text.datasets": ["TextDataset"],
     "zoo.encodings.base": ["Encoding", "Size"],
-    "zoo.encodings.context": ["AttentionContext"],
+    "zoo.encodings.context": ["AttentionContext", "per_query_and_key"],
     "zoo.encodings.wrapper": ["Wrapper"],
     "zoo.errors": ["InputError", "RunError"],
     "zoo.evaluation.protocols.protocol": ["Protocol"],

@@ -40,18 +40,14 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(folder: Path, resumable: bool = False) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that is flushed and renamed to `folder` after the block, and removed after an error.
-
-    Args:
-        resumable: the temporary folder stays after any error but InputError, and the next process
-            continues with it. The caller holds a lock.
 
     Raises InputError if it cannot be made, OSError if its content does not fit.
     """
-    temporary, keep = folder.with_name(f".{folder.name}.{'part' if resumable else os.getpid()}"), resumable
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
-        temporary.mkdir(parents=True, exist_ok=resumable)
+        temporary.mkdir(parents=True)
     except OSError as error:
         raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(folder))) from error
     try:
@@ -65,12 +61,8 @@ def atomic_folder(folder: Path, resumable: bool = False) -> Iterator[Path]:
                         os.fsync(file.fileno())
             fsync_folder(temporary)
             os.rename(temporary, folder)
-    except InputError:
-        keep = False
-        raise
     finally:
-        if not keep:
-            shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

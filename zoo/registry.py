@@ -298,9 +298,7 @@ def _undone_on_error() -> Iterator[None]:
         yield
     except BaseException:
         for kind, entries in before.items():
-            for name in [name for name, one in kind.entries.items() if not one.builtin]:
-                del kind.entries[name]
-            kind.entries.update(entries)
+            kind.entries = {name: one for name, one in kind.entries.items() if one.builtin} | entries
         raise
 
 

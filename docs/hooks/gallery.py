@@ -11,6 +11,7 @@ import csv
 import inspect
 import io
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,8 @@ from zoo.cli import main
 from zoo.commands.listing import type_text
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+from zoo.encodings.stack import EncodingStack
+from zoo.recipe.encoding import check_encoding
 from zoo.registry import Description
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +52,7 @@ BEYOND = {
     "policy": "an option decides",
 }
 PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#:\s]+)(?P<anchor>#[^)\s]+)?\)")
 MARKED = re.compile(r"<!-- table: ([\w-]+) -->.*?<!-- end -->", re.DOTALL)
 OPTIONS = re.compile(r"^(?:Options|Args):\n((?:(?: +.*)?(?:\n|$))*)", re.MULTILINE)
 
@@ -65,25 +69,34 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of encodings with their figures, and the stored results."""
+    """Add the pages of encodings with their figures, and pages and results from outside docs/."""
     for name in registry.encodings.names():
         files.append(File.generated(config, f"encodings/{name}.md", content=encoding_page(name)))
         files.append(File.generated(config, f"encodings/{name}.svg", content=figure(name)))
     files.append(File.generated(config, "tour.md", content=tour()))
-    for path in [*RESULTS.glob("*.md"), *RESULTS.glob("*/compare.*")]:
+    files.append(File.generated(config, "corpora.md", abs_src_path=str(ROOT / "data" / "README.md")))
+    for path in sorted({*RESULTS.rglob("*.md"), *RESULTS.glob("*/compare.*")}):
         target = f"results/{path.relative_to(RESULTS).as_posix()}"
         files.append(File.generated(config, target, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in the tables, and point links to stored results at their copies in the site."""
+    """Fill in the tables. Point links at the pages of the site, and leave only the text of links to other
+    files of the repository."""
     markdown = MARKED.sub(lambda found: (TABLES | SITE_TABLES)[found[1]](), markdown)
-    return re.sub(
-        r"\.\./(\.\./)?scripts/results/",
-        "" if page.file.src_uri.startswith("results/") else "results/",
-        markdown,
-    )
+    pages = {Path(file.abs_src_path): file.src_uri for file in files if file.abs_src_path}
+    pages[ROOT / "docs" / "tour.ipynb"] = "tour.md"
+    folder = Path(page.file.abs_src_path or ROOT / "docs" / page.file.src_uri).parent
+
+    def link(found: re.Match[str]) -> str:
+        path = (folder / found["target"]).resolve()
+        if path in pages:
+            target = os.path.relpath(pages[path], Path(page.file.src_uri).parent)
+            return f"[{found['text']}]({target}{found['anchor'] or ''})"
+        return found["text"] if path.exists() else found[0]
+
+    return LINK.sub(link, markdown)
 
 
 def tour() -> str:
@@ -174,10 +187,21 @@ def facts(cls: type[Encoding], name: str) -> list[tuple[str, str]]:
             ", ".join(kinds) if not cls.replaces else f"evaluation of models trained with {cls.replaces[0]}",
         ),
         ("shift-invariant", "yes" if cls.relative else "no"),
+        ("key/value cache", decoding(cls, name)),
         ("beyond the trained length", BEYOND.get(cls.extrapolates, cls.extrapolates)),
         ("paper", escaped(cls.paper)),
         ("source", code(cls.__module__.replace(".", "/") + ".py")),
     ]
+
+
+def decoding(cls: type[Encoding], name: str) -> str:
+    """The longest sequence that is decoded with a cache."""
+    if not cls.decoder:
+        return "encoders have none"
+    resolved, _ = check_encoding(spec_of(name), ())
+    longest = EncodingStack(resolved, Size(WIDTH, HEADS, LAYERS, LENGTH, True), 0).max_cached_length
+    answer = {None: "yes", 0: "not with the default options"}.get(longest, f"up to {longest} tokens")
+    return f"[{answer}](../encodings.md#keyvalue-cache)"
 
 
 def results(name: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+import pandas as pd
 
 from board.floors import DESCRIPTIONS
 from board.measured import SHOWN, Measured, read_measured
@@ -15,6 +17,7 @@ from board.scores import (
     Floors,
     floors_by_length,
     highest,
+    learned_seeds,
     loss_board,
     read_floors,
     seed_scores,
@@ -37,10 +40,11 @@ BEST_HERE = 3
 
 @dataclass(frozen=True)
 class Boards:
-    """The boards of the studies that are measured."""
+    """The boards of the studies that are measured; `readings` are by title."""
 
     found: Sequence[Measured]
     floors: Floors
+    readings: Mapping[str, Measured] = field(default_factory=dict)
 
     def of(self, kind: str, task: bool) -> list[Measured]:
         return [one for one in self.found if one.kind == kind and one.is_task == task]
@@ -58,7 +62,17 @@ class Boards:
         every = self.of(kind, task=True)
         most = max((len(one.encodings) for one in every), default=0)
         kept = [one for one in every if 2 * len(one.encodings) >= most]
-        return task_board({one.study.title: seed_scores(one, self.floors) for one in kept}) if kept else None
+        return task_board({one.study.title: self.scores(one) for one in kept}) if kept else None
+
+    def counted(self, one: Measured) -> Measured:
+        """The reading of a task that its score counts; the study itself while the reading is not stored."""
+        return self.readings.get(f"{one.study.name}_{one.study.scored.reading}", one)
+
+    def scores(self, one: Measured) -> pd.DataFrame:
+        """The score of each seed of a task on the board, and whether it learned the task."""
+        found, able = seed_scores(self.counted(one), self.floors), learned_seeds(one)
+        pairs = zip(found["encoding"], found["seed"], strict=True)
+        return found.assign(learned=[pair in able for pair in pairs])
 
     @cached_property
     def losses(self) -> dict[str, Board]:
@@ -102,8 +116,8 @@ class Boards:
         if most is not None:
             best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]
         elif one.is_task:
-            scores = seed_scores(one, self.floors).groupby("encoding", sort=False)["score"].mean()
-            best = [*best[:BEST_HERE], *scores.nlargest(BEST_HERE).index]
+            beyond = one.rows[(one.rows["measure"] == one.measure) & (one.rows["length"] > one.trained)]
+            best = [*best[:BEST_HERE], *beyond.groupby("name")["value"].mean().nlargest(BEST_HERE).index]
         return [name for name in one.encodings if name in best or name in SHOWN]
 
     def matter(self) -> set[str]:
@@ -123,7 +137,7 @@ class Boards:
             elif not first:
                 what = f"`{next(iter(board.values))}` has the best value (few seeds)"
             where = "the tasks" if board is self.tasks else f"text ({seeds_text(self.text[0])})"
-            parts.append(f"on {where} {what} of {len(board.values)} decoders")
+            parts.append(f"on {where} {what} of {len(board.values)}")
         text = ", and ".join(parts)
         return f"{text[:1].upper()}{text[1:]}."
 
@@ -226,10 +240,11 @@ class Boards:
     def floor_table(self, kind: str) -> str:
         """The floor of each task at each length, with its strategy."""
         rows = []
-        for one in self.of(kind, True):
+        for one in map(self.counted, self.of(kind, True)):
             asked = self.floors, one.study.title, one.measure
-            names = dict.fromkeys(highest(*asked, length)[1] for length in one.study.lengths)
-            cells = floors_by_length(*asked, one.study.lengths)
+            lengths = one.study.scored.lengths or one.study.lengths
+            names = dict.fromkeys(highest(*asked, length)[1] for length in lengths)
+            cells = floors_by_length(*asked, lengths)
             rows.append([one.study.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
         return table(["task", "floor by length in tokens", "strategy"], rows)
 
@@ -237,7 +252,9 @@ class Boards:
 def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
     """The boards of the stored entries of the studies of the leaderboard."""
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
-    return Boards(found, read_floors(stored))
+    pages = [page for one in found for page in one.study.pages[1:]]
+    readings = {page.title: one for page in pages if (one := read_measured(page, stored))}
+    return Boards(found, read_floors(stored), readings)
 
 
 def seeds_text(one: Measured) -> str:

@@ -1,22 +1,20 @@
-"""Does the change of the loss on text predict that of the score in a task? Rank correlations."""
+"""Does the change of the loss on text predict the score in a task? Rank correlations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from board.figures import looks
-from board.measured import LEARNED, Measured
-from board.scores import Floors, above
+from board.measured import Measured
 from board.text import DASH, png, table
 from zoo import registry
 from zoo.figures.style import RC
 
-BOOTSTRAP = 2000
 KEPT = 0.05
 """An encoding keeps its loss on text if that rises by at most this share at 4 times the trained length."""
 TIED = 0.75
@@ -24,34 +22,29 @@ TIED = 0.75
 
 
 def pairs_of(
-    text: Measured, task: Measured, floors: Floors, protocol: str | None = None
+    text: Measured, scores: pd.DataFrame, protocol: str | None = None
 ) -> dict[str, tuple[float, float]]:
-    """The loss on text and the score in a task of each encoding that learned the task, each at 4 times the
-    trained length as a multiple of that at the trained length."""
+    """The loss on text at 4 times the trained length as a multiple of that at the trained length, and the
+    score in a task, of each encoding of which most seeds learned the task."""
+    means = scores.groupby("encoding")[["score", "learned"]].mean()
     pairs = {}
-    for name in dict.fromkeys(text.names.values()):
+    for name in (name for name in text.encodings if name in means.index):
         loss = [text.at(name, factor, protocol) for factor in (1, 4)]
-        score = [task.at(name, factor) for factor in (1, 4)]
-        if all(one is not None for one in (*loss, *score)) and score[0]["mean"] >= LEARNED:
-            near, far = (
-                above(floors, task.study.title, task.measure, one["length"], one[task.measure])
-                for one in score
-            )
-            pairs[name] = loss[1]["mean"] / loss[0]["mean"], far / near
+        if all(one is not None for one in loss) and means.loc[name, "learned"] > 0.5:
+            pairs[name] = loss[1]["mean"] / loss[0]["mean"], float(means.loc[name, "score"])
     return pairs
 
 
-def correlations(text: Measured, tasks: Sequence[Measured], floors: Floors) -> str:
-    """Spearman's rank correlation over encodings between the changes on text and in each task, with a 95 %
-    interval by bootstrap over families."""
+def correlations(text: Measured, tasks: Mapping[str, pd.DataFrame]) -> str:
+    """Spearman's rank correlation over encodings between the change on text and the score in each task."""
     rows = []
     for protocol in ("nonoverlapping", "sliding"):  # `fixed_targets` has one document
-        every = [pairs_of(text, task, floors, protocol) for task in tasks]
+        every = [pairs_of(text, scores, protocol) for scores in tasks.values()]
         kept = [{name: pair for name, pair in own.items() if pair[0] <= 1 + KEPT} for own in every]
         for label, some in ((protocol, every), (f"{protocol}, kept", kept)):
             rows.append([label, *(_correlation(pairs, {name: family(text, name) for name in pairs})
                                   for pairs in some)])  # fmt: skip
-    return table(["protocol", *(one.study.title for one in tasks)], rows)
+    return table(["protocol", *tasks], rows)
 
 
 def family(one: Measured, name: str) -> str:
@@ -63,8 +56,8 @@ def family(one: Measured, name: str) -> str:
     return registry.encodings.describe(spec).family
 
 
-def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors) -> bytes:
-    """The change of the score of each task over the order of the changes of the loss on text, a point for
+def correlation_figure(text: Measured, tasks: Mapping[str, pd.DataFrame]) -> bytes:
+    """The score of each task over the order of the changes of the loss on text, a point for
     each encoding, as PNG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -76,13 +69,14 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors
         figure = Figure(figsize=(2.4 * columns, 2.4 * count), layout="constrained")
         grid = figure.subplots(count, columns, squeeze=False).flat
         every = [
-            dict(sorted(pairs_of(text, task, floors).items(), key=lambda one: -one[1][0])) for task in tasks
+            dict(sorted(pairs_of(text, scores).items(), key=lambda one: -one[1][0]))
+            for scores in tasks.values()
         ]
         for axes, task, pairs in zip(grid, tasks, every, strict=False):
             for place, (name, (_, score)) in enumerate(pairs.items()):
                 axes.plot(place, score, style[name].marker, color=style[name].color, markersize=3.8)
             axes.set_xticks([])
-            axes.set_title(task.study.title)
+            axes.set_title(task)
             if _varied(pairs):
                 value = spearman(np.array([*pairs.values()]) * (-1, 1))
                 axes.annotate(
@@ -100,15 +94,15 @@ def correlation_figure(text: Measured, tasks: Sequence[Measured], floors: Floors
         figure.supxlabel(
             "encodings by the change of their loss on text to 4x, the best on the right", fontsize=8
         )
-        figure.supylabel("score above the floor at 4x / that at 1x", fontsize=8)
+        figure.supylabel("score above the floor beyond 1x", fontsize=8)
         return png(figure)
 
 
 def _correlation(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> str:
     if not _varied(pairs):
         return DASH
-    low, high = interval(pairs, families)
     value = spearman(np.array([*pairs.values()]) * (-1, 1))  # a smaller loss is better
+    low, high = without_a_family(pairs, families)
     return f"{value:.2f} ({low:.2f} to {high:.2f}), {len(pairs)} encodings"
 
 
@@ -116,16 +110,16 @@ def _varied(pairs: Mapping[str, tuple[float, float]]) -> bool:
     return len(pairs) >= 5 and np.mean([score == 0 for _, score in pairs.values()]) < TIED
 
 
-def interval(pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]) -> tuple[float, float]:
-    """The 95 % interval of the correlation: families are drawn with replacement, each with all its encodings,
-    because those of a family behave alike."""
-    groups = [np.array([pairs[name] for name in pairs if families[name] == one]) * (-1, 1)
-              for one in sorted(set(families.values()))]  # fmt: skip
-    rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(groups), (BOOTSTRAP, len(groups)))
-    drawn = [spearman(np.concatenate([groups[index] for index in pick])) for pick in picks]
-    low, high = np.nanquantile(drawn, (0.025, 0.975))
-    return float(low), float(high)
+def without_a_family(
+    pairs: Mapping[str, tuple[float, float]], families: Mapping[str, str]
+) -> tuple[float, float]:
+    """The range of the correlation if the encodings of any one family are left out: those of a family behave
+    alike."""
+    found = [
+        spearman(np.array([pairs[name] for name in pairs if families[name] != one]).reshape(-1, 2) * (-1, 1))
+        for one in {*families.values()}
+    ]
+    return float(np.nanmin(found)), float(np.nanmax(found))
 
 
 def spearman(pairs: np.ndarray) -> float:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from board.pairs import Estimate, UnitLosses, losses
-from results import Entry, Study, unpack
+from results import Entry, Study
 from zoo import registry
+from zoo.comparison.run_info import RunInfo
 from zoo.figures.style import FIRST
-from zoo.reports.report import Report, build
-from zoo.runs.card import read_card
+from zoo.reports.report import Report, report_on
+from zoo.runs.folder import LAST
 
 REFERENCE = "rope"
 SHOWN = FIRST
@@ -30,21 +30,41 @@ LEARNED = 0.9
 """A seed has learned a task with at least this share of whole answers at the trained length."""
 
 
-@contextmanager
-def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, str]]:
-    """The run folders of entries with the names of their encodings; they are in the working directory, so
-    that a report names them without a path.
+def shown_runs(entries: Sequence[Entry], changed: bool | Mapping[str, Any] = False) -> list[RunInfo]:
+    """The runs of stored entries with the measurements that their study, or its reading, shows.
 
     Args:
-        changed: with the evaluations of a changed encoding.
+        changed: with the evaluations of a changed model, all or those with these changes.
     """
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        unpack(entries, Path(), changed, shown_alone=True)
-        yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
+    return [
+        replace(entry.run, measurements=tuple(
+            one for one in entry.run.measurements
+            if (changed is True or one.changed in ({}, changed))
+            and one.parameters.get("data") == entry.study.data_shown
+            and one.checkpoint == str(LAST)
+        ))
+        for entry in entries
+    ]  # fmt: skip
+
+
+def encoding_of(run: RunInfo) -> str:
+    """The name in its study."""
+    return run.origin["encoding"]
+
+
+def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
+    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
+    if "model.encoding.name" in changed:
+        return changed["model.encoding.name"]
+    changes = (
+        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for key, value in changed.items()
+    )
+    return ", ".join([encoding, *changes])
 
 
 def reports(
-    runs: Mapping[Path, str],
+    runs: Sequence[RunInfo],
     own: Collection[str],
     reference: str | None = None,
     protocols: Sequence[str] | None = None,
@@ -52,15 +72,13 @@ def reports(
     """The reports of all runs, and of those that differ in the encoding alone.
 
     Args:
-        runs: with the names of their encodings.
         own: the encodings with changes of the model of their own.
     """
-    alike = [run for run, name in runs.items() if name not in own]
+    alike = [run for run in runs if encoding_of(run) not in own]
+    compared = report_on(alike, reference=reference, protocols=protocols)
     if len(alike) == len(runs):
-        report = build(alike, reference=reference, protocols=protocols)
-        return report, report
-    report = build([*runs], reference=reference, protocols=protocols, force=True)
-    return report, build(alike, reference=reference, protocols=protocols)
+        return compared, compared
+    return report_on(runs, reference=reference, protocols=protocols, force=True), compared
 
 
 def left_out(own: Collection[str]) -> str:
@@ -132,8 +150,10 @@ class Measured:
 
     @cached_property
     def measure(self) -> str:
-        """The measure by which a task is scored. Long answers are seldom right as a whole beyond the trained
-        length, so it is the share of their tokens where that is stored."""
+        """The measure by which a task is scored: the one that its study names, or the share of right tokens
+        where that is stored."""
+        if self.study.scored.measure:
+            return self.study.scored.measure
         every = {*self.rows["measure"]}
         return next(
             one for one in ("token_accuracy", "accuracy", "bits_per_byte", "loss_nats") if one in every
@@ -183,7 +203,7 @@ class Measured:
 def read_measured(study: Study, stored: Path) -> Measured | None:
     """A study as far as it is stored; None while fewer than two encodings are."""
     every = [entry for entry in study.entries(stored) if entry.encoding not in LEFT_OUT]
-    entries = [entry for entry in every if entry.file.exists() and _has_shown(entry)]
+    entries = [entry for entry in every if entry.run and shown_runs([entry])[0].measurements]
     names = Counter(entry.encoding for entry in entries)
     if len(names) < 2:
         return None
@@ -204,17 +224,14 @@ def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
-    with run_folders(entries, changed=False) as runs:
-        named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
-        report, compared = reports(runs, study.own, next(named, None))
-    first = report.results.rows.groupby("encoding", sort=False)["run"].first()
-    labels = {label: runs[Path(run)] for label, run in first.items()}
+    # A checkpoint in a window of its trained length is a baseline of text.
+    window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
+    runs = shown_runs(entries, window)
+    named = (run.label for run in runs if encoding_of(run) == REFERENCE)
+    report, compared = reports(runs, study.own, next(named, None))
+    first = report.results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
+    labels = {
+        label: curve_name(encoding_of(report.results.runs[run]), json.loads(changed))
+        for label, run, changed in first.itertuples(name=None)
+    }
     return Measured(study, report, compared, labels, missing)
-
-
-def _has_shown(entry: Entry) -> bool:
-    """Whether an entry has the reading that its study shows, which may be newer than the entry."""
-    if entry.study.shown is None:
-        return True
-    every = json.loads(entry.file.read_text())["measurements"]
-    return any(one["parameters"].get("data") == entry.study.data_shown for one in every)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ def pairs_of_entries(
     for name in dict.fromkeys(one.encoding for one in entries):
         own = [one for one in entries if one.encoding == name and (name, one.seed) in known]
         pairs = [(known[name, one.seed], one) for one in own]
-        if pairs := [pair for pair in pairs if all(one.file.exists() for one in pair)]:
+        if pairs := [pair for pair in pairs if all(one.run for one in pair)]:
             yield name, pairs
 
 
@@ -189,18 +188,14 @@ def _difference(seeds: Sequence[tuple[Scores, Scores]]) -> Estimate:
 
 def _scores(entry: Entry, protocol: str) -> dict[int, Scores]:
     (rows,) = (
-        one["rows"]
-        for one in _content(entry)["measurements"]
-        if one["protocol"] == protocol and not one.get("changed") and "data" not in one["parameters"]
+        one.rows
+        for one in entry.run.measurements
+        if one.protocol == protocol and not one.changed and "data" not in one.parameters
     )
     found = {}
-    for units, row in ((row["units"], row) for row in rows if row.get("units")):
-        if "scores" in units:
-            found[row["length"]] = np.array([*map(float, units["scores"])]), None
+    for units, row in ((row.units, row) for row in rows if row.units):
+        if units.scores:
+            found[row.length] = np.array(units.scores, float), None
         else:
-            found[row["length"]] = np.array(units["nats"]) / math.log(2), np.array(units["bytes"], float)
+            found[row.length] = np.array(units.nats, float) / math.log(2), np.array(units.bytes, float)
     return found
-
-
-def _content(entry: Entry) -> dict:
-    return json.loads(entry.file.read_text())

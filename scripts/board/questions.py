@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from board.boards import Boards
 from board.figures import StudyPanel, lines
-from board.measured import left_out, of_common_seeds, reports, run_folders
+from board.measured import curve_name, encoding_of, left_out, of_common_seeds, reports, shown_runs
 from board.pairs import differences_table, losses
 from board.panels import UNITS, change_panel, task_panel
 from board.values import means_table, values
@@ -111,15 +110,16 @@ def question_files(
         entry
         for study in asked
         for entry in study.entries(stored)
-        if entry.encoding in encodings and entry.file.exists()
+        if entry.encoding in encodings and entry.run
     ]
     if not entries:
         return {}, []
     entries = of_common_seeds(entries)
     own = {name for study in asked for name in study.own}
-    with run_folders(entries, question.changed) as runs:
-        report, compared = reports(runs, own, protocols=question.protocols or None)
-        tables = markdown(compared).partition("\n")[2].strip()
+    report, compared = reports(
+        shown_runs(entries, question.changed), own, protocols=question.protocols or None
+    )
+    tables = markdown(compared).partition("\n")[2].strip()
     if question.against:
         named = {study.name: study for study in studies}
         (own,), others = ([named[one] for one in names] for names in (question.studies, question.against))
@@ -127,7 +127,7 @@ def question_files(
         heading = f"\n\n## Difference to the same encodings without the change\n\n{AGAINST}\n\n{made}"
         tables += heading * bool(made)
     names = {
-        label: curve_name(runs[Path(own["run"])], json.loads(own["changed"]))
+        label: curve_name(encoding_of(report.results.runs[own["run"]]), json.loads(own["changed"]))
         for label, own in report.results.rows.groupby("encoding", sort=False).first().iterrows()
     }
     rows = report.results.rows.assign(name=report.results.rows["encoding"].map(names))
@@ -142,17 +142,6 @@ def question_files(
         f"question_{name}.png": lines([_panel(question, asked[0], rows, report, boards)]),
     }
     return files, [values(f"question_{name}", rows, summary, question.protocols or asked[0].protocols)]
-
-
-def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
-    """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
-    if "model.encoding.name" in changed:
-        return changed["model.encoding.name"]
-    changes = (
-        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
-        for key, value in changed.items()
-    )
-    return ", ".join([encoding, *changes])
 
 
 def _panel(

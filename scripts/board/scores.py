@@ -2,25 +2,32 @@
 
 A place is 1 + the number of encodings that are better with a probability above `CERTAIN`. Its interval ends
 with the number of encodings that are not worse with that probability (Agarwal et al. 2021, arXiv:2108.13264,
-has the interquartile mean and the stratified bootstrap).
+has the interquartile mean and the stratified bootstrap). With three seeds the bootstrap is exact: it has all
+outcomes with their probabilities.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from functools import cache
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from scipy.special import factorial
 
 from board.measured import LEARNED, Measured
 from board.pairs import Estimate, Spread, UnitLosses, mean_over_lengths
 
 DRAWS = 4000
+"""Outcomes of a bootstrap that has more than `MOST`."""
+MOST = 300_000
+STEPS = 100_000
+"""An outcome is rounded to 1/STEPS, so that the chances of a pair are a sum."""
 CERTAIN = 0.975
 FEWEST = 3
 """Seeds of each study, below which the encodings have no places, and scores of tasks no intervals."""
@@ -51,19 +58,55 @@ def above(floors: Floors, study: str, measure: str, length: int, value: float) -
 
 
 def seed_scores(one: Measured, floors: Floors) -> pd.DataFrame:
-    """The score of each seed of a task, and whether it learned it; columns encoding, seed, score, learned.
+    """The score of each seed of a task; columns encoding, seed, score.
 
-    The score is max(0, (x - floor) / (1 - floor)), averaged over the lengths above the trained one. A length
-    at which an encoding cannot be read scores 0.
+    The score is max(0, (x - floor) / (1 - floor)), averaged over the lengths above the trained one or those
+    that the study names. A length at which an encoding cannot be read scores 0.
     """
     found = []
     for (name, seed), own in one.rows.groupby(["name", "seed"], sort=False):
         values = own[own["measure"] == one.measure].set_index("length")["value"]
-        whole = own[(own["measure"] == "accuracy") & (own["length"] == one.trained)]["value"]
-        lengths = [length for length in own["length"].unique() if length > one.trained]
+        lengths = one.study.scored.lengths or [at for at in own["length"].unique() if at > one.trained]
         scores = [above(floors, one.study.title, one.measure, at, values.get(at, 0.0)) for at in lengths]
-        found.append((name, seed, float(np.mean(scores)), bool((whole >= LEARNED).any())))
-    return pd.DataFrame(found, columns=["encoding", "seed", "score", "learned"])
+        found.append((name, seed, float(np.mean(scores))))
+    return pd.DataFrame(found, columns=["encoding", "seed", "score"])
+
+
+def learned_seeds(one: Measured) -> set[tuple[str, int]]:
+    """The encodings and seeds that have learned a task."""
+    rows = one.rows
+    whole = rows[(rows["measure"] == "accuracy") & (rows["length"] == one.trained)]
+    return {*whole[whole["value"] >= LEARNED][["name", "seed"]].itertuples(index=False, name=None)}
+
+
+@cache
+def draws_of(seeds: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sets of seeds that a draw of the bootstrap may have, [K, seeds - 1], and their chances, [K].
+
+    A draw has n - 1 of n seeds, with replacement: n of n would make the variance of a mean too small by
+    (n - 1)/n (Rao and Wu 1988, doi:10.1080/01621459.1988.10478591).
+    """
+    size = seeds - 1
+    drawn = np.array([*combinations_with_replacement(range(seeds), size)])
+    times = (drawn[:, :, None] == np.arange(seeds)).sum(1)
+    return drawn, factorial(size) / factorial(times).prod(1) / seeds**size
+
+
+def bootstrap(groups: Sequence[np.ndarray]) -> np.ndarray:
+    """The distribution of the interquartile mean of groups of scores from 0 to 1 under a bootstrap of each
+    group: the chance of each multiple of 1/STEPS, [STEPS + 1]. It is exact up to `MOST` outcomes."""
+    drawn, chances = zip(*(draws_of(len(own)) for own in groups), strict=True)
+    sizes = [len(own) for own in chances]
+    if math.prod(sizes) <= MOST:
+        picks = np.indices(sizes).reshape(len(sizes), -1)
+        weights = np.prod([own[pick] for own, pick in zip(chances, picks, strict=True)], axis=0)
+    else:
+        rng = np.random.default_rng(0)
+        picks = np.array([rng.choice(len(own), DRAWS, p=own) for own in chances])
+        weights = np.full(DRAWS, 1 / DRAWS)
+    values = [own[sets[pick]] for own, sets, pick in zip(groups, drawn, picks, strict=True)]
+    means = interquartile_mean(np.concatenate(values, axis=1), _weights([own[1:] for own in groups]))
+    return np.bincount(np.rint(STEPS * means).astype(int), weights, STEPS + 1)
 
 
 def interquartile_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -96,7 +139,7 @@ class Board:
 
     def places(self) -> dict[str, tuple[int, int]]:
         """The first and the last place of each encoding."""
-        return _places(self.better)
+        return places_of(self.better)
 
     def place(self, name: str) -> str:
         """`2–9`; empty for an encoding without a place."""
@@ -140,7 +183,6 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
     """The board of tasks, from the scores of their seeds: the interquartile mean over tasks and seeds, each
     task with the same weight, and a bootstrap over the seeds of each. It has the encodings with all tasks.
 
-    The draws of an encoding depend on the names of encoding and task alone: a new entry moves no other one.
     With fewer than `FEWEST` seeds there are neither intervals nor places.
     """
     first = next(iter(tasks.values()))["encoding"]
@@ -164,23 +206,16 @@ def task_board(tasks: Mapping[str, pd.DataFrame]) -> Board:
             order = pd.Series({name: mean(name, task) for name in names}).rank(ascending=False, method="min")
             without[task] = {name: (int(rank), int(rank)) for name, rank in order.items()}
         return Board(values, pd.DataFrame(), without, dict(tasks))
-    drawn = {name: {task: resampled(name, task, own) for task, own in scores[name].items()} for name in names}
 
-    def draws(left_out: str = "") -> pd.DataFrame:
-        columns = {}
-        for name in names:
-            kept = [own for task, own in drawn[name].items() if task != left_out]
-            columns[name] = interquartile_mean(
-                np.concatenate(kept, axis=1), _weights([own.T for own in kept])
-            )
-        return pd.DataFrame(columns)
+    def distributions(left_out: str = "") -> pd.DataFrame:
+        kept = [task for task in tasks if task != left_out]
+        return pd.DataFrame({name: bootstrap([scores[name][task] for task in kept]) for name in names})
 
-    every = draws()
-    values = {
-        name: Estimate(means[name], *np.quantile(every[name], (1 - CERTAIN, CERTAIN))) for name in names
-    }
-    without = {task: _places(_better(draws(task))) for task in tasks} if len(tasks) > 1 else {}
-    return Board(values, _better(every), without, dict(tasks))
+    every = distributions()
+    ends = {name: np.searchsorted(every[name].cumsum(), (1 - CERTAIN, CERTAIN)) / STEPS for name in names}
+    values = {name: Estimate(means[name], *map(float, ends[name])) for name in names}
+    without = {task: places_of(better_than(distributions(task))) for task in tasks} if len(tasks) > 1 else {}
+    return Board(values, better_than(every), without, dict(tasks))
 
 
 def loss_board(one: Measured) -> Board:
@@ -234,24 +269,18 @@ def seed_spread(one: Measured, lengths: Collection[int] = ()) -> Spread | None:
     return spread if each and spread.freedom > 0 else None
 
 
-def resampled(name: str, task: str, scores: np.ndarray) -> np.ndarray:
-    """n - 1 of n seeds in each draw: n of n would make the variance of a mean too small by (n - 1)/n (Rao and
-    Wu 1988, doi:10.1080/01621459.1988.10478591)."""
-    rng = np.random.default_rng([crc32(name.encode()), crc32(task.encode())])
-    return scores[rng.integers(0, len(scores), (DRAWS, len(scores) - 1))]
-
-
 def _weights(groups: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.full(len(own), 1 / len(own)) for own in groups])
 
 
-def _better(draws: pd.DataFrame) -> pd.DataFrame:
-    table = draws.to_numpy()
-    shares = [(table[:, [index]] > table).mean(0) > CERTAIN for index in range(table.shape[1])]
-    return pd.DataFrame(shares, draws.columns, draws.columns)
+def better_than(distributions: pd.DataFrame) -> pd.DataFrame:
+    """Whether the encoding of the row is surely better than that of the column."""
+    chances = distributions.to_numpy()
+    below = chances.cumsum(0) - chances
+    return pd.DataFrame(chances.T @ below > CERTAIN, distributions.columns, distributions.columns)
 
 
-def _places(better: pd.DataFrame) -> dict[str, tuple[int, int]]:
+def places_of(better: pd.DataFrame) -> dict[str, tuple[int, int]]:
     ends = zip(1 + better.sum(axis=0), len(better) - better.sum(axis=1), strict=True)
     return {name: (int(low), int(high)) for name, (low, high) in zip(better.columns, ends, strict=True)}
 

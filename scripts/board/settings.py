@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,13 +37,11 @@ def read_grid(study: Study, stored: Path) -> pd.DataFrame:
     """
     rows = []
     for entry in study.entries(stored):
-        if entry.file.exists():
-            content = json.loads(entry.file.read_text())
-            losses = [row["val/loss"] for row in csv.DictReader(io.StringIO(content["metrics"]))]
-            row = content["measurements"][0]["rows"][0]
+        if run := entry.run:
+            row = run.measurements[0].rows[0].model_dump(exclude_unset=True)
             score = row.get("accuracy", row.get("bits_per_byte"))
             learns = "accuracy" in row and score >= LEARNED
-            loss = float([one for one in losses if one][-1])
+            loss = run.validation[max(run.validation)]
             rows.append((entry.setting, entry.encoding, score, loss, learns))
     return pd.DataFrame(rows, columns=["setting", "encoding", "score", "loss", "learns"])
 
@@ -78,7 +73,7 @@ Cells: the share of whole answers at the trained length and the validation loss 
 byte and the same.""",
     ]
     for study in studies:
-        if study.grid:
+        if study.name.startswith(PREFIX):
             parts += _section(study, stored)
     parts += [
         "## Initializations of their own",

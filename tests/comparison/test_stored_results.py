@@ -4,15 +4,14 @@
 change them, write it again: `PYTHONPATH=.:scripts python tests/comparison/test_stored_results.py`.
 """
 
-import contextlib
-import tempfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from results import OUT, STUDIES, read_studies, unpack
-from zoo.reports.report import build
+from results import OUT, STUDIES, read_studies
+from zoo.comparison import stored
+from zoo.reports.report import report_on
 
 KNOWN = Path(__file__).with_name("stored_cells.csv")
 # One that ends at the trained length, one that is read in other ways after training, two that are close.
@@ -34,12 +33,12 @@ def summaries(*protocols):
     found = []
     for study in read_studies(STUDIES):
         if study.name in ENTRIES and {*protocols} <= {*study.protocols}:
-            with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-                entries = study.entries(OUT)
-                wanted = [e for e in entries if e.encoding in ENTRIES[study.name] and e.seed in SEEDS]
-                unpack(wanted, Path())
-                summary = build(sorted(Path().iterdir()), protocols).summary
-                found.append(summary.assign(study=study.name))
+            wanted = [
+                run
+                for run in stored.read(OUT / f"{study.name}.parquet")
+                if run.origin["encoding"] in ENTRIES[study.name] and run.seed in SEEDS
+            ]
+            found.append(report_on(wanted, protocols).summary.assign(study=study.name))
     return pd.concat(found).set_index(INDEX)[[*NUMBERS, "interval", "reference", "note"]].sort_index()
 
 

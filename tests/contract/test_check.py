@@ -10,7 +10,8 @@ import torch
 from zoo import cli
 from zoo.contract import LAWS, Subject, check
 from zoo.contract.law import Law, Outcome, beyond, examine, farthest, within
-from zoo.contract.subject import subjects_of
+from zoo.contract.subject import subjects_of, subjects_with
+from zoo.recipe import resolve
 
 ROOT = Path(__file__).parents[2]
 FAULTY = Path(__file__).parent / "faulty"
@@ -277,7 +278,8 @@ def test_only_names_that_nothing_reads_are_reported(here, quick, capsys):
     )
     (here / "plugin.py").write_text(PLUGIN + body)
     assert cli.main(["check", "plugin.py"]) == 0
-    unread = "    def normalize(self, logits):\n        self.total = logits.sum()\n        return logits\n"
+    unread = "    def normalize(self, logits):\n        return logits\n"
+    unread += "    def __init__(self, size):\n        super().__init__(size)\n        self.total = 3\n"
     (here / "other.py").write_text((PLUGIN + body + unread).replace("own", "other"))
     assert cli.main(["check", "other.py", "--verbose"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
@@ -297,6 +299,42 @@ def test_a_name_close_to_an_attribute_or_hook_is_reported(here, quick, capsys, l
     printed = capsys.readouterr()
     assert f"did you mean the {meant}?" in " ".join(printed.out.split())
     assert printed.err.splitlines()[-1].startswith("own fails 1 of ")
+
+
+def test_a_fault_is_printed_before_the_next_law_is_tried(here, monkeypatch, capsys):
+    printed = []
+
+    def later(subject):
+        printed.append(capsys.readouterr().out)
+        yield Outcome(True)
+
+    monkeypatch.setattr(check, "LAWS", [BY_NAME["causality"], Law("later", "", later)])
+    assert cli.main(["check", str(FAULTY / "score_sees_later_keys.py")]) == 1
+    assert "score_sees_later_keys.py:11: " in printed[0]
+    assert "FAILED" not in capsys.readouterr().out
+
+
+def test_a_quick_check_tries_the_laws_that_fit_tries(here, mapping, monkeypatch):
+    tried = []
+
+    def examine(subjects, laws, *report):
+        tried.append([law.name for law in laws])
+        return []
+
+    monkeypatch.setattr(check, "examine", examine)
+    check.check("my_encoding.py", quick=True)
+    made = mapping("text")
+    model, trainer = {**made["model"], "encoding": "root"}, {**made["trainer"], "precision": "bf16-mixed"}
+    check.check_plugin(resolve({**made, "model": model, "trainer": trainer}))
+    assert tried[0] == tried[1] and len(tried[0]) < len(LAWS)
+
+
+def test_an_encoding_is_tried_in_a_model_that_is_deep_enough(here, few, capsys):
+    pattern = "{name: interleave, pattern: [rope, rope, rope, none]}"
+    assert cli.main(["check", f"[{pattern}, alibi]"]) == 0
+    (subject, _) = subjects_with({"name": "interleave", "pattern": ["rope", "none", "rope"]})
+    assert subject.model().num_layers == 3
+    assert subjects_with("rope")[0].model().num_layers == 2
 
 
 def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_output(here, few, capsys):

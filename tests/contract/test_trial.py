@@ -137,3 +137,11 @@ def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried):
 def test_built_in_encodings_are_not_tried(recipe, monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo.contract.check", None)  # an import of it would fail
     validate_plugins(recipe("text"))
+
+
+def test_the_frozen_encoding_shown_is_tried(tried, tmp_path):
+    """Its parameters have no gradient. A run without evaluation has no lengths to try."""
+    page = (Path(__file__).parents[2] / "docs" / "add-your-own.md").read_text()
+    file = tmp_path / "frozen.py"
+    file.write_text(page.partition("```python\n# frozen.py\n")[2].partition("```")[0])
+    tried(file, {"name": "frozen", "of": "fire"}, evaluate={"lengths": []})

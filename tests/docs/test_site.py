@@ -1,9 +1,12 @@
 """The documentation builds without a warning, and a page of it opens from disk."""
 
 import importlib.util
+import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,10 +18,35 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("docs") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
+
+
+@pytest.mark.slow
+def test_every_link_of_the_site_has_a_target(site):
+    """Also in raw HTML and in generated pages, which MkDocs does not check."""
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    anchors = {page: {*re.findall(r'\bid="([^"]+)"', text)} for page, text in pages.items()}
+    dead = []
+    for page, text in pages.items():
+        for link in re.findall(r'(?:href|src)="([^"]+)"', text):
+            target, _, anchor = unquote(unescape(link)).partition("#")
+            if re.match(r"[a-z]+:|/$", target) or page.name == "404.html":
+                continue
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists() or (anchor and path in anchors and anchor not in anchors[path]):
+                dead.append((page.relative_to(site).as_posix(), link))
+    assert len(pages) > 60 and dead == []
+
+
+@pytest.mark.slow
+def test_the_search_of_the_site_works_from_disk(site, open_page):
+    page = open_page(site / "index.html")
+    page.locator("label[for='__search'].md-header__button").click()
+    page.locator("input.md-search__input").press_sequentially("stick_breaking")
+    page.locator("a.md-search-result__link[href*='stick_breaking.html']").first.wait_for()
 
 
 @pytest.mark.slow

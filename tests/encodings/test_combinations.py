@@ -181,3 +181,9 @@ def test_a_bias_without_its_offset_needs_weights_that_ignore_one(plugins, model_
     for spec in ("fire", "dpb", "sandwich", {"name": "interleave", "pattern": ["none", "fire"]}):
         with pytest.raises(InputError, match="leave out a number that a softmax ignores"):
             model_of([spec, "clipped_softmax"])
+        # A learned sink makes up for the number, but not for a multiple that differs from query to query.
+        assert model_of([spec, "sink"]) and model_of([spec, "entmax"], logit_scale="log_n")
+        with pytest.raises(InputError, match=r"cannot be combined with model\.logit_scale"):
+            model_of([spec, "sink"], logit_scale="log_n")
+        only_without = {"name": "adaptive", "heads": "without_positions"}
+        assert model_of([spec, "sink"], logit_scale=only_without)

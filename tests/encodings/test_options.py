@@ -59,6 +59,8 @@ REFUSED = (
     (ROPE | {"partial": 0.25, "scaling": "dynamic_ntk"}, "scaling dynamic_ntk needs two pairs"),
     (ROPE | {"beta_fast": 1.0, "scaling": "yarn"}, "both above 0, not 1.0 and 1.0"),
     (ROPE | {"high_freq_factor": 0.5, "scaling": "llama3"}, "both above 0, not 1.0 and 0.5"),
+    *((ROPE | {"scaling": scaling}, f"scaling {scaling} with factor 1 changes nothing")
+      for scaling in ("linear", "ntk", "yarn", "longrope", "llama3")),
     (ROPE | {"long_factor": [1.0], "scaling": "longrope"}, "long_factor lists a divisor for each of the 4"),
     ({"name": "t5", "num_buckets": 1}, "num_buckets must be even and leave two"),
     ({"name": "t5", "max_distance": 16}, "max_distance must be above 16"),

@@ -39,6 +39,12 @@ def test_of_scores_over_ten_seeds():
     assert kept >= 0.85 and apart <= 0.12
 
 
+def test_of_places_over_three_seeds():
+    profiles = [[(mean, 0.01)] * 3 for mean in (0.1, 0.3, 0.5, 0.5, 0.7, 0.9)]
+    kept, width = simulation.of_places(profiles, 3, 20)
+    assert kept >= 0.93 and 1 <= width <= 5
+
+
 @pytest.mark.slow
 def test_of_documents_and_their_paired_differences():
     for count in (5, 17, 60):

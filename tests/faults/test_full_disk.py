@@ -132,7 +132,7 @@ def test_the_log_of_a_sweep_that_does_not_fit_is_reported(disk, zoo):
     assert expected[1].endswith("no space left on device; make room and try again")
 
 
-def test_a_token_cache_that_does_not_fit_goes_on_once_there_is_room(disk, recipe, tmp_path):
+def test_a_token_cache_that_does_not_fit_is_built_once_there_is_room(disk, recipe, tmp_path):
     corpus = build_dataset(recipe("text").data).corpus
     whole = open_cache(corpus, 300, tmp_path / "whole").folder
     disk.resize(PAGE)

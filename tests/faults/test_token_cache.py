@@ -93,11 +93,11 @@ def test_two_runs_at_once_build_one_cache(forks, here, text_recipe):
 def test_a_process_that_is_killed_while_it_builds_blocks_no_other(forks, here, text_recipe):
     one = forks.start(arguments("cache", "one"), here, here / "one.log", halt=("tokenizer", 0))
     forks.wait_for_halt(one, here / "one.log")
-    assert len([*(here / "cache").glob(".*.part")]) == 1
+    assert len([*(here / "cache").glob(".*")]) == 1
     os.kill(one[0], signal.SIGKILL)
     forks.wait(one)
     forks.run(arguments("cache", "two"), here, "two")
-    assert not [*(here / "cache").glob(".*.part")] and len(caches(here)) == 1
+    assert not [*(here / "cache").glob(".*")] and len(caches(here)) == 1
 
 
 def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsys):

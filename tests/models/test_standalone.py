@@ -14,7 +14,9 @@ from torch import nn
 
 import zoo
 from zoo import registry
-from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
+from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, draw_large_weights
+from zoo.encodings.base import Size
+from zoo.encodings.stack import EncodingStack
 from zoo.models.standalone import StandaloneEncoding
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-model.md"
@@ -42,8 +44,8 @@ DECODERS = [name for name in registry.encodings.names() if registry.encodings.de
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_attention_outside_equals_attention_inside(name, model_of, spec_of, tokens):
-    """Plain, with padding on the left, with documents, and token by token with a cache."""
-    model = model_of(spec_of(name))
+    """Plain, with padding on the left, with documents, and token by token with a cache, at any scale."""
+    model = model_of(spec_of(name), attention_scale=0.5)
     encoding, row = StandaloneEncoding(model.encoding), tokens(2, 13)
     keep = torch.arange(13) >= torch.tensor([[0], [4]])
     documents = torch.tensor([0] * 5 + [5] * 8).expand(2, -1)
@@ -56,6 +58,41 @@ def test_attention_outside_equals_attention_inside(name, model_of, spec_of, toke
         cache = encoding.cache()
         steps = [by_hand(model, encoding, row[:, i : i + 1], cache=cache) for i in range(13)]
         torch.testing.assert_close(torch.cat(steps, 1), model.hidden(row), rtol=0, atol=1e-5)
+
+
+# Terms without a query are scaled too.
+SCALED_BESIDES = {"transformer_xl": ("content_bias", "position_bias"), "deberta": ("queries",)}
+# They take a softplus of a query's features.
+NOT_LINEAR = {"pope", "grape_a"}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", sorted(set(registry.encodings.names()) - NOT_LINEAR))
+def test_a_larger_scale_is_that_of_larger_queries(name, causal, spec_of):
+    about = registry.encodings.describe(name)
+    if not (about.decoder if causal else about.encoder):
+        pytest.skip(f"{name} is for the other kind of model")
+    # By default cable keeps its products from being scaled.
+    spec = {"name": "cable", "scale": "head"} if name == "cable" else spec_of(name)
+    (q, k, v), x = torch.randn(3, 2, HEADS, 17, WIDTH // HEADS), torch.randn(2, 17, WIDTH)
+    outs = []
+    for scale, times in ((2.5 * q.shape[-1] ** -0.5, 1.0), (None, 2.5)):
+        encoding = StandaloneEncoding(
+            EncodingStack(spec, Size(*SIZE.values(), causal, attention_scale=scale))
+        )
+        draw_large_weights(encoding, 0)
+        for key, parameter in encoding.requires_grad_(False).eval().named_parameters():
+            if key.endswith(SCALED_BESIDES.get(name, "-")):
+                parameter *= times
+        encoding.embed(x, tokens=torch.arange(17).expand(2, -1) % 7)
+        outs.append(encoding.attend(q * times, k, v, x=x, layer=0))
+    torch.testing.assert_close(*outs, rtol=0, atol=1e-4)
+
+
+def test_scale_of_attention_is_that_of_its_encodings():
+    encoding = zoo.encoding([{"name": "path"}, {"name": "fox", "scaled": True}], **SIZE, scale=0.5)
+    assert {part.size.scale for slot in encoding.stack.slots for part in slot} == {0.5}
+    assert encoding.stack.slots[1][0].scale == 0.5
 
 
 class GPT(nn.Module):
@@ -136,12 +173,41 @@ def test_what_was_forgotten_is_an_error():
         zoo.encoding("learned", **SIZE).attend(q, k, v, layer=0)
     with pytest.raises(ValueError, match="x=x"):
         zoo.encoding("fox", **SIZE).attend(q, k, v, layer=0)
+    with pytest.raises(ValueError, match="head_dim=16"):
+        zoo.encoding("alibi", **SIZE).attend(*torch.randn(3, 1, HEADS, 5, 16), layer=0)
     with pytest.raises(ValueError, match=f"ends at {LENGTH}"):
         zoo.encoding("learned", **SIZE).embed(torch.randn(1, LENGTH + 1, WIDTH))
     with pytest.raises(zoo.InputError, match="alibi"):
         zoo.encoding("alibii", **SIZE)
     with pytest.raises(zoo.InputError, match="slopes"):
         zoo.encoding({"name": "alibi", "slope": "harmonic"}, **SIZE)
+
+
+@pytest.mark.parametrize(("spec", "changes", "key"), [
+    ("rope", {"d_model": 65}, "num_heads"),
+    ("rope", {"num_layers": 0}, "num_layers"),
+    ("rope", {"num_heads": 0}, "num_heads"),
+    ("rope", {"length": 8.5}, "length"),
+    ("alibi", {"head_dim": 0}, "head_dim"),
+    ("alibi", {"kernel": "flax"}, "kernel"),
+    ("dape", {}, "of"),
+    ("dual_chunk", {}, "no model is trained with it, but with rope"),
+    (["alibi", {"name": "randomized", "of": "self_extend"}], {}, "1.of"),
+])  # fmt: skip
+def test_what_no_model_has_is_refused(spec, changes, key):
+    with pytest.raises(zoo.InputError, match=f"(^|: ){key}(: |$)"):
+        zoo.encoding(spec, **{**SIZE, **changes})
+
+
+def test_the_bias_of_one_layer_and_of_no_layer_that_is_not_there():
+    encoding, q = zoo.encoding("kerple", **SIZE), torch.zeros(1, HEADS, 9, WIDTH // HEADS)
+    # With queries of zero the scores are the bias.
+    weights = encoding.bias_table(9).masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).softmax(-1)
+    v = torch.eye(9).expand(1, HEADS, -1, -1)
+    torch.testing.assert_close(encoding.attend(q, q, v, layer=1)[0], weights)
+    for layer in (LAYERS, -1):
+        with pytest.raises(ValueError, match=f"no layer {layer}"):
+            encoding.attend(q, q, v, layer=layer)
 
 
 def test_a_llama_with_the_zoo_s_rope_is_a_llama():

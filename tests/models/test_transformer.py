@@ -133,26 +133,6 @@ def test_without_its_first_norm_attention_reads_the_token_vectors(model_of, toke
     assert torch.equal(read[0], x[0]) and not torch.equal(read[1], x[1])
 
 
-# The parameters that multiply no query, and are therefore scaled as well.
-UNMULTIPLIED = {"transformer_xl": ("content_bias", "position_bias"), "deberta": ("queries",)}
-
-
-@pytest.mark.parametrize(
-    "encoding",
-    ["rope", "alibi", "shaw", "cope", "path", "wall", "transformer_xl", "deberta",
-     {"name": "self_extend", "window": 4}],
-)  # fmt: skip
-def test_a_larger_attention_scale_is_that_of_larger_queries(encoding, model_of, tokens):
-    by_weights, by_scale = model_of(encoding), model_of(encoding, attention_scale=2 * 8**-0.5)
-    with torch.no_grad():
-        for block in by_weights.blocks:
-            block.attention.qkv.weight[:48] *= 2
-        for name, parameter in by_weights.named_parameters():
-            if name.endswith(UNMULTIPLIED.get(encoding if isinstance(encoding, str) else "", ("none",))):
-                parameter *= 2
-    same(by_scale(tokens(2, 17)), by_weights(tokens(2, 17)), atol=1e-4)
-
-
 def test_queries_and_keys_are_normalised_across_heads(model_of, tokens):
     model, given = model_of("none", qk_norm="across_heads", num_kv_heads=2), []
     attention = model.blocks[0].attention

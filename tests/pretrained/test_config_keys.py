@@ -56,6 +56,7 @@ SCALINGS = [
     {"rope_type": "dynamic", "factor": 4.0},
     {"rope_type": "yarn", ORIGINAL: 16, **YARN},
     {"rope_type": "llama3", "factor": 4.0, ORIGINAL: 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    {"rope_type": "linear", "factor": 1.0},
 ]
 TYPES = "full_attention", "sliding_attention"
 BY_TYPE = {TYPES[0]: {"rope_theta": 700.0}, TYPES[1]: {"rope_type": "linear", "factor": 2.0}}
@@ -174,6 +175,8 @@ def cases(name):
                 yield key, {**values, key: other}
     kinds = TYPES if isinstance(config_class(name).default_theta, dict) else (None,)
     for scaling, kind in product(SCALINGS if "rope_parameters" in own else (), kinds):
+        if kind:  # where it is not truncated, it is refused
+            scaling = {key: value for key, value in scaling.items() if key != "truncate"}
 
         def turned(scaling, kind=kind):
             return {"rope_parameters": {kind: scaling} if kind else scaling}

@@ -1,6 +1,8 @@
 """`zoo export`: the exported model loads elsewhere and gives the logits of the run."""
 
+import importlib
 import json
+import sys
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import zoo
+from zoo import registry
 from zoo.cli import main
 from zoo.data.text.tokenizer import TextTokenizer, learn_characters
 from zoo.errors import InputError
@@ -59,6 +62,10 @@ NATIVE = {
         "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, {name: rope, scaling: linear, "
         "factor: 4}]}",
     ),
+    "Gemma 3, no window, yarn": (
+        "model.norm=rmsnorm", "model.activation=geglu_tanh", "model.norm_position=both", "model.qk_norm=true",
+        "model.embedding_scale=sqrt_d_model", "model.encoding={name: rope, scaling: yarn, factor: 4}",
+    ),
     "OLMo 2, grouped": (
         *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
         "model.bias=attention",
@@ -67,6 +74,10 @@ NATIVE = {
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",
         "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}",
+    ),
+    "ModernBERT, no window, linear": (
+        "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
+        "model.activation=geglu", "model.encoding={name: rope, base: 500, scaling: linear, factor: 4}",
     ),
     "BERT, longer table": (
         "model.norm_position=post", "model.head_transform=true", "model.embedding_norm=with_positions",
@@ -135,6 +146,40 @@ def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(tit
     assert_same(model, task, (LENGTH, 4 * LENGTH))
     again = zoo.load(import_model(read_published(str(tmp_path / "out")), "again", out=tmp_path / "again"))
     assert (again(ids(2, 40)) - task.model(ids(2, 40))).abs().max() < 1e-4
+    # The keys of version 4 alone are the same model.
+    assert exported.read_by.startswith("transformers 4.57")
+    file = tmp_path / "out" / "config.json"
+    config = json.loads(file.read_text())
+    kept = {key: value for key, value in config.items() if key != "rope_parameters"}
+    if "ModernBERT" in title:
+        del kept["layer_types"]
+    file.write_text(json.dumps(kept))
+    assert_same(auto.from_pretrained(tmp_path / "out"), task, (LENGTH, 4 * LENGTH))
+    tokenizer = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+GEMMA3 = NATIVE["Gemma 3, a base of its own in windows"][:-1]
+MODERNBERT = NATIVE["ModernBERT, every second layer"][:-2]
+LATER = {
+    "Gemma 3": (*GEMMA3, "model.encoding={name: rope, scaling: linear, factor: 4}"),
+    "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
+}
+
+
+@pytest.mark.parametrize("title", LATER)
+def test_what_the_keys_of_version_4_cannot_hold_is_for_version_5(title, checkpoint, tmp_path):
+    place, _ = checkpoint(*LATER[title], kind="masked" if "BERT" in title else "text")
+    exported = export(place, tmp_path / "out", "hf")
+    assert (exported.architecture, exported.read_by) == (title, "transformers 5 and later")
+    assert "| read by | transformers 5 and later |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_ramp_that_is_not_truncated_is_written_where_it_is_read(checkpoint, tmp_path):
+    yarn = "model.encoding={name: rope, scaling: yarn, factor: 4, truncate: false}"
+    for number, (sets, title) in enumerate([(GATED, "Llama"), (GEMMA3, None)]):
+        place, _ = checkpoint(*sets, yarn, folder=f"run {number}")
+        assert export(place, tmp_path / str(number), "hf").architecture == title
 
 
 def test_the_reason_for_code_of_the_zoo_names_the_nearest_architecture(recipe):
@@ -280,6 +325,26 @@ def test_a_plugin_s_encoding_is_exported_with_its_file(here, checkpoint, zoo_com
         "assert torch.allclose(torch.load('logits.pt'), wanted, atol=1e-5)"
     )
     assert (ran := zoo_command("-c", program, launcher=())).returncode == 0, ran.stderr
+
+
+def test_an_export_names_the_package_of_its_encoding(checkpoint, tmp_path, monkeypatch, forgetful_registry):
+    (tmp_path / "root_package").mkdir()
+    (tmp_path / "root_package" / "root.py").write_text(PLUGIN)
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(tmp_path)
+        installed.setitem(registry._packages, "root_package", "root-pe 0.3.1")
+        importlib.import_module("root_package.root")
+        place, _ = checkpoint("model.encoding=root")
+        for form in ("hf", "safetensors"):
+            export(place, tmp_path / form, form)
+            card = (tmp_path / form / "README.md").read_text()
+            assert "`pip install positional-encoding-zoo root-pe==0.3.1`" in card
+        code = (tmp_path / "hf" / "modeling_zoo.py").read_text()
+        exec(code, {})
+    for name in ("root_package.root", "root_package"):
+        del sys.modules[name]
+    with pytest.raises(ImportError, match=r"pip install positional-encoding-zoo root-pe==0\.3\.1"):
+        exec(code, {})
 
 
 def test_a_failed_export_leaves_no_file_and_an_empty_folder_is_used(

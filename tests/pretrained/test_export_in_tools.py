@@ -2,6 +2,8 @@
 
 import json
 import math
+import shlex
+from itertools import pairwise
 
 import pytest
 import torch
@@ -73,6 +75,57 @@ def test_the_harness_measures_the_perplexity_of_the_model(checkpoint, tmp_path, 
     wanted = nats / math.log(2) / sum(map(len, DOCUMENTS))
     got = measured["results"]["local_perplexity"]["bits_per_byte,none"]
     assert got == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sets", [(), ("model.encoding=rope",)])
+def test_the_printed_command_reads_a_needle_beyond_the_trained_length(sets, checkpoint, tmp_path, modules):
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+    from lm_eval.utils import simple_parse_args_string
+
+    place, task = checkpoint(*sets)
+    exported = export(place, tmp_path / "out", "hf")
+    command = shlex.split(exported.harness)
+    given = dict(pairwise(command))
+    assert json.loads(given["--metadata"]) == {"max_seq_lengths": [16, 32, 64, 128]}
+    arguments = simple_parse_args_string(given["--model_args"])
+    tokenizer = TextTokenizer.load(place / "tokenizer.json")
+    hay = " the log" * 20
+    prompts = [f"{needle}{hay}" for needle in ("one", "two")]
+    assert all(16 < len(tokenizer.encode(hay)) < len(tokenizer.encode(text)) < 128 for text in prompts)
+    lines = [{"text": text, "choices": [" one", " two"], "gold": 0} for text in prompts]
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "documents.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    harness_task(
+        tasks, "local_needle", output_type="multiple_choice", doc_to_text="text", doc_to_choice="choices",
+        doc_to_target="gold", target_delimiter="", metric_list=[{"metric": "acc"}],
+    )  # fmt: skip
+
+    def answers(arguments):
+        """The log-likelihood of the first answer to each prompt."""
+        measured = simple_evaluate(
+            model=HFLM(**arguments, device="cpu", batch_size=1), tasks=["local_needle"], bootstrap_iters=0,
+            task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
+        )  # fmt: skip
+        samples = sorted(measured["samples"]["local_needle"], key=lambda one: one["doc_id"])
+        return [one["resps"][0][0][0] for one in samples]
+
+    expected = []
+    for text in prompts:
+        start, end = tokenizer.encode(text), tokenizer.encode(text + " one")
+        ids = torch.tensor(end)[None]
+        with torch.no_grad():
+            logs = task.model(ids[:, :-1]).log_softmax(-1).gather(-1, ids[:, 1:, None])
+        expected.append(logs[0, len(start) - 1 :].sum().item())
+    assert answers(arguments) == pytest.approx(expected, rel=1e-5)
+    assert abs(expected[0] - expected[1]) > 1e-3
+    # Without its length the harness cuts the needle off.
+    del arguments["max_length"]
+    one, two = answers(arguments)
+    assert one == two
 
 
 @pytest.mark.slow

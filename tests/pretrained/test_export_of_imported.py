@@ -95,6 +95,21 @@ def test_special_tokens_and_generation_options_survive(name, change, ids, here):
         assert options == GENERATION | {"use_cache": False}
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "length"),
+    [("llama 3", "max_position_embeddings", 128), ("mpt", "max_seq_len", 64), ("gpt2", "n_positions", 64)],
+)
+def test_an_unchanged_model_keeps_its_length(name, key, length, here):
+    publish(name, here / "published")
+    file = here / "published" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: length}))
+    run = import_model(read_published("published"), name="ours")
+    exported = export(run, here / "out", "hf")
+    assert exported.tokens == json.loads((here / "out" / "config.json").read_text())[key] == length
+    if name == "llama 3":  # trained on 8 tokens, and 32 times as many are asked for
+        assert export(run, here / "longer", "hf", ["model.encoding.factor=32"]).tokens == 256
+
+
 def test_without_a_tokenizer_configuration_the_start_token_is_that_of_the_post_processor(here):
     publish_with_special_tokens("llama", here / "published")
     (here / "published" / "tokenizer_config.json").unlink()

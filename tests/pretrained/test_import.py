@@ -14,6 +14,7 @@ import zoo
 from zoo.cli import main
 from zoo.contract.causality import decoded
 from zoo.data import open_data
+from zoo.data.text import cache as token_cache
 from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import open_generator
@@ -87,6 +88,64 @@ def test_the_names_of_the_first_bert_are_read(here):
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
 
 
+COPIES = [
+    ("llama with biases", "lm_head.weight", "model.embed_tokens.weight"),
+    ("gpt2", "lm_head.weight", "transformer.wte.weight"),
+    ("modernbert", "decoder.weight", "model.embeddings.tok_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+]
+
+
+@pytest.mark.parametrize(("name", "copy", "first"), COPIES)
+def test_a_second_copy_of_a_tensor_is_left_out_where_equal_and_refused_where_not(name, copy, first, here):
+    publish(name, here / "published")
+    file = here / "published" / "model.safetensors"
+    weights = load_file(file)
+    wanted = zoo.load(import_model(read_published("published"), name="wanted"))
+    save_file({**weights, copy: weights[first].clone()}, file)
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
+    for other in (weights[first] + 1e-3, weights[first][1:].clone()):
+        save_file({**weights, copy: other}, file)
+        with pytest.raises(InputError, match=f"{re.escape(copy)} differs from {re.escape(first)}"):
+            import_model(read_published("published"), name="other")
+    assert not (here / "runs" / "other").exists()
+
+
+@pytest.mark.parametrize("name", ["gemma 3", "modernbert"])
+def test_a_section_for_a_type_of_layers_has_no_truncate(name, here):
+    publish(name, here / "published")
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
+    forms = {"rope_parameters.full_attention": {"full_attention": yarn}, "rope_scaling": yarn}
+    for key, value in forms.items():
+        changed_config(here / "published", **{"rope_parameters": None, key.partition(".")[0]: value})
+        with pytest.raises(InputError, match=rf"{key}\.truncate"):
+            read_published("published")
+
+
+WRAPPERS = {
+    "llama": "_orig_mod.",
+    "pythia": "module.",
+    "gpt2": "language_model.",
+    "bert": "_orig_mod.module.",
+}
+
+
+@pytest.mark.parametrize(("name", "wrapper"), WRAPPERS.items())
+def test_a_prefix_of_all_weights_is_left_out(name, wrapper, here):
+    publish(name, here / "published")
+    file = here / "published" / "model.safetensors"
+    weights = load_file(file)
+    wanted = zoo.load(import_model(read_published("published"), name="wanted"))
+    save_file({wrapper + key: value for key, value in weights.items()}, file)
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), wanted.parameters(), strict=True))
+    save_file({**{wrapper + key: value for key, value in weights.items()}, "more": torch.ones(1)}, file)
+    with pytest.raises(InputError, match="more has no place"):
+        import_model(read_published("published"), name="other")
+
+
 def word_piece(place):
     """The tokenizer of an uncased BERT, with its three special tokens around and in a text."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -101,7 +160,7 @@ def word_piece(place):
     return tokenizer
 
 
-def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, cache, capsys):
+def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, cache, capsys, monkeypatch):
     publish("bert", here / "published")
     tokenizer = word_piece(here / "published")
     sets = ["data.name=sample", "data.documents=12", "data.words=60", f"data.cache={cache}"]
@@ -117,8 +176,11 @@ def test_word_pieces_are_scored_where_masked_and_refused_where_bytes_are(here, c
     assert all(row["loss_nats"] > 0 and "bits_per_byte" not in row for row in rows)
     publish("llama", here / "decoder")
     word_piece(here / "decoder")
-    run = import_model(read_published("decoder"), "decoder", sets)
-    capsys.readouterr()
+    # Another text, which is not tokenized before the refusal.
+    run = import_model(read_published("decoder"), "decoder", [*sets, "data.corpus_seed=7"])
+    monkeypatch.setattr(token_cache, "_build", None)
+    assert main(["prepare", str(run / "recipe.yaml")]) == 2
+    assert "bits per byte are unknown" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--lengths", "16"]) == 2
     assert "bits per byte are unknown" in capsys.readouterr().err
 

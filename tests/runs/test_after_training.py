@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import zoo
+from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.encoding import changed_label, encoding_changes, may_change
@@ -175,10 +176,13 @@ def test_a_wrapped_one_is_changed_where_it_is(mapping, here, forgetful_registry)
     assert "model.encoding.of.factor" in may_change(resolved(mapping, trained))
 
 
-def test_a_replacement_that_lacks_what_was_trained_with_is_refused(mapping):
+def test_a_replacement_that_lacks_what_was_trained_with_is_refused(mapping, monkeypatch):
+    monkeypatch.setattr(registry.encodings.load("rope_clipped"), "replaces", ("rope",), raising=False)
     trained = "{name: rope, scaling: linear, factor: 2}"
-    _, refused, _ = changes(mapping, trained, "model.encoding=rerope")
+    _, refused, _ = changes(mapping, trained, "model.encoding=rope_clipped")
     assert refused == ["model.encoding.scaling", "model.encoding.factor"]
+    allowed, refused, _ = changes(mapping, trained, "model.encoding=rerope")
+    assert not refused and allowed["model.encoding.name"] == "rerope"
 
 
 def test_the_trained_value_is_not_a_change(mapping):

@@ -1,6 +1,7 @@
 """A checkpoint names the plugins of its training; a message says which are missing or edited."""
 
 import hashlib
+import importlib
 import json
 
 import pytest
@@ -11,7 +12,13 @@ from zoo import registry
 from zoo.errors import InputError
 from zoo.registry import Description
 from zoo.reports.fit import fit
-from zoo.runs.code_source import describe_changes, describe_missing, encoding_sources, recorded_sources
+from zoo.runs.code_source import (
+    describe_changes,
+    describe_missing,
+    encoding_sources,
+    packages,
+    recorded_sources,
+)
 from zoo.runs.load import load_run
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
@@ -188,6 +195,29 @@ def test_a_package_of_another_version_or_content_is_reported(package):
     assert "then their-package 1.0 (" in text and "now their-package 1.1 (" in text
     package("1.0").write_text("two\n")
     assert len(describe_changes(sources)) == 1
+
+
+def test_an_edited_module_of_a_package_is_reported(tmp_path, monkeypatch, forgetful_registry):
+    folder = tmp_path / "wave_package"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "inner" / "helper.py").write_text("STEP = 1\n")
+    (folder / "wave.py").write_text("import zoo\n@zoo.register('wave')\nclass Wave(zoo.Encoding): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry._packages, "wave_package", "wave-pe 1.0")
+    importlib.import_module("wave_package.wave")
+    sources = encoding_sources({"name": "wave"})
+    assert packages(sources) == ["wave-pe==1.0"] and describe_changes(sources) == []
+    (folder / "inner" / "helper.pyc").write_text("")
+    assert describe_changes(sources) == []
+    for edit in (
+        lambda: (folder / "inner" / "helper.py").write_text("STEP = 2\n"),
+        lambda: (folder / "wave.py").write_text("# edited\n"),
+        lambda: (folder / "inner" / "helper.py").rename(folder / "helper.py"),
+    ):
+        before = encoding_sources({"name": "wave"})
+        edit()
+        assert len(describe_changes(before)) == 1
 
 
 def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):

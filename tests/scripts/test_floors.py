@@ -11,6 +11,7 @@ from board.floors import floors
 SIMULATED = {
     ("copy", "look_up"): {24: 0.63, 48: 0.45, 96: 0.29, 192: 0.19},
     ("reverse", "look_up"): {24: 0.63, 48: 0.45, 96: 0.29, 192: 0.19},
+    ("copy", "look_up_3"): {48: 0.93, 96: 0.94, 192: 0.94},
     ("sort", "repeat"): {24: 0.44, 48: 0.64, 96: 0.81, 192: 0.91},
     ("selective_copy", "unordered"): dict.fromkeys((32, 64, 128, 256), 0.55),
     ("associative_recall", "unkeyed"): dict.fromkeys((16, 32, 64, 128), 0.78),
@@ -51,6 +52,22 @@ def test_floors_have_their_closed_forms(stored):
         # The number of different digits among so many, of which only the first may be known.
         different, has_zero = 10 * (1 - 0.9**size), 1 - 0.9**size
         assert own["repeat"] == pytest.approx((size - different + has_zero) / size, abs=0.01)
+
+
+def test_a_trained_window_has_the_answers_that_lie_in_it(stored):
+    for task, ignored in (("flip_flop", 0.8), ("flip_flop_sparse", 0.98), ("flip_flop_dense", 0.1)):
+        for length, own in stored[task]["accuracy"].items():
+            if int(length) > 24:  # 11 instructions; 0.02: 4 deviations
+                assert own["trained_window"] == pytest.approx(1 - ignored**11 / 2, abs=0.02)
+    for length, own in stored["max_index"]["accuracy"].items():
+        if int(length) > 64:  # the answer is equally likely everywhere
+            assert own["trained_window"] == pytest.approx(64 / int(length), abs=0.02)
+    # Of reversed symbols those up to the middle of the window: its other half is the answer so far.
+    found = stored["reverse"]["token_accuracy"]
+    for length, size in ((48, 23), (96, 47), (192, 95)):
+        seen = 12 / size
+        assert found[str(length)]["trained_window"] == pytest.approx(seen + (1 - seen) / 10, abs=1e-4)
+    assert "trained_window" not in {*found["24"], *stored["copy"]["accuracy"]["48"]}
 
 
 def test_the_stored_floors_are_those_of_the_studies(stored, study):

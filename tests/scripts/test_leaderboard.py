@@ -1,5 +1,6 @@
 """The pages of results hold the numbers of the stored measurements."""
 
+import itertools
 import json
 import math
 import re
@@ -17,28 +18,26 @@ from scipy.stats import trim_mean
 
 import leaderboard
 import results
-from board.boards import BEST, effective_length
-from board.correlation import family, interval, spearman
+from board.boards import BEST, effective_length, read_boards
+from board.correlation import family, spearman, without_a_family
 from board.figures import NEXT, looks
 from board.measured import read_measured
 from board.pairs import RISING, Estimate, Spread, differences_table
-from board.scores import interquartile_mean, loss_board, mean_losses, resampled, task_board
+from board.scores import STEPS, bootstrap, draws_of, interquartile_mean, loss_board, mean_losses, task_board
 from board.sentences import filled, problems
 from board.values import _repeats as repeats
 from zoo import registry
+from zoo.comparison.stored import write
 from zoo.evaluation.interval import interval_of_mean
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
-STORED = RESULTS / "max_index" / "measurements"
-COPY = RESULTS / "copy" / "measurements"
-FLIP_FLOP = RESULTS / "flip_flop" / "measurements"
 ENCODINGS = ("alibi", "rope", "t5")
 TEXTS = ("none", "rope", "t5", "fox", "learned")
 MASKED = ("none", "rope", "deberta")
 SEEDS = (0, 1, 2)
-LENGTHS = (36, 48, 72, 96, 192)
-"""Lengths of copies beyond the trained one."""
+LENGTHS = (36, 48)
+"""Lengths of copies that the board counts."""
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +46,18 @@ def pages(tmp_path_factory):
     tasks of decoders only copy has half of the encodings."""
     folder = tmp_path_factory.mktemp("board")
     stored = folder / "stored"
-    for name, files in (
-        ("max_index", [f"{name}_seed{seed}" for name in ENCODINGS for seed in SEEDS]),
-        ("copy", [file.stem for file in COPY.glob("*_seed0.json") if file.stem != "path_seed0"]),
-        ("flip_flop", [f"{name}_seed0" for name in ("rope", "none", "alibi")]),
-        ("flip_flop_log_n", ["rope_seed0", "none_seed0"]),
-        ("selective_copy", ["rope_seed0", "fox_seed0"]),
-        ("text", [f"{name}_seed0" for name in TEXTS]),
-        ("masked_text", [f"{name}_seed{seed}" for name in MASKED for seed in SEEDS]),
+    stored.mkdir()
+    for study, wanted in (
+        ("max_index", lambda name, seed: name in ENCODINGS and (name, seed) != ("t5", SEEDS[-1])),
+        ("copy", lambda name, seed: seed == 0 and name != "path"),
+        ("flip_flop", lambda name, seed: seed == 0 and name in ("rope", "none", "alibi")),
+        ("flip_flop_log_n", lambda name, seed: seed == 0 and name in ("rope", "none")),
+        ("selective_copy", lambda name, seed: seed == 0 and name in ("rope", "fox")),
+        ("text", lambda name, seed: seed == 0 and name in TEXTS),
+        ("masked_text", lambda name, seed: seed in SEEDS and name in MASKED),
     ):
-        (stored / name / "measurements").mkdir(parents=True)
-        for file in files:
-            shutil.copy(RESULTS / name / "measurements" / f"{file}.json", stored / name / "measurements")
-    (stored / "max_index" / "measurements" / f"t5_seed{SEEDS[-1]}.json").unlink()
+        kept = [run for run in runs_of(study) if wanted(run.origin["encoding"], run.seed)]
+        write(stored / f"{study}.parquet", kept)
     shutil.copy(RESULTS / "floors.json", stored)
     shutil.copytree(results.STUDIES, folder / "studies")
     for file, names, seeds in (
@@ -76,14 +74,24 @@ def pages(tmp_path_factory):
     return folder / "out"
 
 
-def row_of(file, length):
-    rows = json.loads(file.read_text())["measurements"][0]["rows"]
-    return next(row for row in rows if row["length"] == length)
+def runs_of(study):
+    return [*results.stored_runs(RESULTS / f"{study}.parquet").values()]
+
+
+def measurements_of(study, encoding, seed=0):
+    """The measurements as they were trained come first."""
+    known = {(run.origin["encoding"], run.seed): run.measurements for run in runs_of(study)}
+    return known[encoding, seed]
+
+
+def row_of(study, encoding, seed, length):
+    rows = measurements_of(study, encoding, seed)[0].rows
+    return next(row.model_dump(exclude_unset=True) for row in rows if row.length == length)
 
 
 def accuracies(encoding, length, measure="accuracy"):
     seeds = SEEDS[:-1] if encoding == "t5" else SEEDS
-    return [row_of(STORED / f"{encoding}_seed{seed}.json", length)[measure] for seed in seeds]
+    return [row_of("max_index", encoding, seed, length)[measure] for seed in seeds]
 
 
 def cells(page, head):
@@ -125,9 +133,9 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean():
 
 
 def test_a_score_is_the_mean_above_the_floor(pages):
-    """With copy alone on the board: a length that cannot be read scores 0, and so does one below."""
+    """With copy alone on the board: a length that cannot be read scores 0."""
     page = (pages / "leaderboard.md").read_text().partition("## Decoders on tasks")[2]
-    floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["token_accuracy"]
+    floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["accuracy"]
     found, learned = cells(page, "score"), cells(page, "seeds learned")
     scores = {}
     for name in found:
@@ -135,12 +143,12 @@ def test_a_score_is_the_mean_above_the_floor(pages):
             continue
         each = []
         for length in LENGTHS:
-            share = row_of(COPY / f"{name}_seed0.json", length).get("token_accuracy", 0.0)
+            share = row_of("copy", name, 0, length).get("accuracy", 0.0)
             floor = max(floors[str(length)].values())
             each.append(max(0.0, (share - floor) / (1 - floor)))
         scores[name] = sum(each) / len(LENGTHS)
         assert found[name] == f"{scores[name]:.2f}"  # one seed has no interval
-        whole = row_of(COPY / f"{name}_seed0.json", 24)["accuracy"]
+        whole = row_of("copy", name, 0, 24)["accuracy"]
         assert learned[name] == f"{int(whole >= 0.9)} of 1"
     assert len(scores) > 40 and scores["learned"] == 0
     assert [*scores.values()] == sorted(scores.values(), reverse=True)
@@ -176,8 +184,59 @@ def test_each_encoding_has_a_look_of_its_own_in_every_figure():
 
 def test_draws_of_a_mean_have_the_variance_of_a_mean():
     for scores in (np.array([0.2, 0.9, 0.4]), np.random.default_rng(0).random(10)):
-        drawn = resampled("path", "copy", scores).mean(axis=1)
-        assert drawn.var() == pytest.approx(scores.var(ddof=1) / len(scores), rel=0.06)
+        sets, chances = draws_of(len(scores))
+        drawn = scores[sets].mean(axis=1)
+        variance = chances @ (drawn - scores.mean()) ** 2
+        assert chances.sum() == pytest.approx(1) and chances @ drawn == pytest.approx(scores.mean())
+        assert variance == pytest.approx(scores.var(ddof=1) / len(scores))
+
+
+def test_the_bootstrap_of_three_seeds_has_all_outcomes():
+    """Against the draws of each seed one after another, and their pairs in two encodings."""
+    rng = np.random.default_rng(4)
+    scores = {name: rng.random((2, 3)) for name in "ab"}
+    drawn = {}
+    for name, (first, second) in scores.items():
+        picks = list(itertools.product(range(3), repeat=4))
+        drawn[name] = [trim_mean([*first[[*pick[:2]]], *second[[*pick[2:]]]], 0.25) for pick in picks]
+    for name, own in scores.items():
+        chances = bootstrap([*own])
+        values = np.arange(STEPS + 1) / STEPS
+        assert chances @ values == pytest.approx(np.mean(drawn[name]), abs=1e-5)
+        assert chances @ values**2 == pytest.approx(np.mean(np.square(drawn[name])), abs=1e-5)
+    better = np.mean([one > other for one, other in itertools.product(drawn["a"], drawn["b"])])
+    first, second = (bootstrap([*own]) for own in scores.values())
+    assert first @ (second.cumsum() - second) == pytest.approx(better, abs=1e-3)
+
+
+def test_a_bootstrap_of_many_outcomes_is_drawn():
+    rng = np.random.default_rng(5)
+    groups = [*rng.random((6, 5))]
+    chances, values = bootstrap(groups), np.arange(STEPS + 1) / STEPS
+    drawn = [interquartile_mean(np.concatenate([one[rng.integers(0, 5, 4)] for one in groups]), np.ones(24))
+             for _ in range(2000)]  # fmt: skip
+    assert chances.sum() == pytest.approx(1)
+    assert chances @ values == pytest.approx(np.mean(drawn), abs=0.01)
+
+
+def test_a_score_counts_the_reading_measure_and_lengths_of_its_study():
+    """Flip-flop: the sparse set. Copies: whole answers at 1.5 and 2 times the trained length."""
+    studies = {one.name: one for one in results.read_studies(results.STUDIES)}
+    floors = json.loads((RESULTS / "floors.json").read_text())
+    named = {seed: ["alibi", "kerple"] for seed in SEEDS[:1]}
+    some = [replace(studies[name], encodings=named) for name in ("flip_flop", "copy")]
+    board = read_boards(some, RESULTS).tasks
+    reading = {}
+    for one in measurements_of("flip_flop", "alibi"):
+        if one.parameters.get("data") == "sparse":
+            reading = {row.length: row.accuracy for row in one.rows}
+    copied = {length: row_of("copy", "alibi", 0, length)["accuracy"] for length in (36, 48)}
+    for task, own in (("flip_flop_sparse", reading), ("copy", copied)):
+        highest = {at: max(floors[task]["accuracy"][str(at)].values()) for at in own if at > 24}
+        each = [max(0, (own[at] - floor) / (1 - floor)) for at, floor in highest.items()]
+        name = task.removesuffix("_sparse")
+        assert board.score("alibi", name) == pytest.approx(statistics.fmean(each))
+        assert board.learned("alibi", name) == (1, 1)
 
 
 def test_few_seeds_have_an_order_and_no_places():
@@ -294,7 +353,7 @@ def test_a_question_shows_its_encodings_alone(pages):
     found = cells(text, "192")
     assert found.keys() == {"rope", "none"}
     for name, cell in found.items():
-        value = row_of(FLIP_FLOP / f"{name}_seed0.json", 192)["accuracy"]
+        value = row_of("flip_flop", name, 0, 192)["accuracy"]
         assert cell.strip("*").startswith(f"{value:.3f} (")
     assert not (pages / "question_far_recall.md").exists()
 
@@ -324,15 +383,15 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
 
 
 def test_drope_has_no_row(pages):
-    assert (COPY / "drope_seed0.json").exists()
+    assert measurements_of("copy", "drope")
     for page in ("leaderboard.md", "copy.md", "text.md"):
         assert not re.search(r"^\|.*\bdrope\b", (pages / page).read_text(), re.MULTILINE)
 
 
 def text_rows(encoding, protocol, study="text"):
-    file = RESULTS / study / "measurements" / f"{encoding}_seed0.json"
-    content = json.loads(file.read_text())["measurements"]
-    return next(one["rows"] for one in content if one["protocol"] == protocol and not one.get("changed"))
+    every = measurements_of(study, encoding)
+    rows = next(one.rows for one in every if one.protocol == protocol and not one.changed)
+    return [row.model_dump(exclude_unset=True) for row in rows]
 
 
 def test_the_effective_length_is_that_of_sliding_windows(pages):
@@ -386,6 +445,17 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
     assert "65,536 targets in 17 documents" in flat
 
 
+def test_a_checkpoint_in_a_window_of_its_length_is_a_baseline_of_text(pages):
+    """Of the evaluations after training this one alone has a row."""
+    found = cells((pages / "leaderboard.md").read_text(), "mean beyond 1x")
+    assert {name for name in found if name not in TEXTS} == {"rope, window 256"}
+    every = measurements_of("text", "rope")
+    (rows,) = (one.rows for one in every if one.protocol == "nonoverlapping"
+               and one.changed == {"model.window": 256})  # fmt: skip
+    mean = statistics.fmean(row.bits_per_byte for row in rows if row.length > 256)
+    assert found["rope, window 256"].startswith(f"{mean:.3f} (")
+
+
 def test_parameters_are_relative_to_none(pages):
     found = cells((pages / "leaderboard.md").read_text(), "parameters")
     assert found["none"] == "1.00 (1.00)" and found["learned"].startswith("1.02")
@@ -410,10 +480,8 @@ def test_a_change_is_paired_by_seed():
     named = {study.name: study for study in results.read_studies(results.STUDIES)}
     found = cells(differences_table(named["reverse"], [named["copy"]], "accuracy", results.OUT), "24")
     for name in ("alibi", "fox", "kerple"):
-        files = [f"{name}_seed{seed}.json" for seed in SEEDS]
         before, after = (
-            [row_of(RESULTS / study / "measurements" / file, 24)["accuracy"] for file in files]
-            for study in ("copy", "reverse")
+            [row_of(study, name, seed, 24)["accuracy"] for seed in SEEDS] for study in ("copy", "reverse")
         )
         changes = [second - first for first, second in zip(before, after, strict=True)]
         value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", found[name]))
@@ -432,13 +500,7 @@ def test_a_combination_is_of_the_family_of_its_first_encoding():
     assert {name: family(types.SimpleNamespace(study=study), name) for name in expected} == expected
 
 
-def test_clones_do_not_narrow_the_interval_of_a_correlation():
-    rng = np.random.default_rng(1)
-    pairs = {f"{kind}{index}": tuple(rng.random(2)) for kind in "abcde" for index in range(3)}
-    families = {name: name[0] for name in pairs}
-    clones = {name + "x": pair for name, pair in pairs.items()}
-    low, high = interval(pairs, families)
-    assert -1 <= low < high <= 1
-    assert interval(pairs | clones, families | {name: name[0] for name in clones}) == pytest.approx(
-        (low, high)
-    )
+def test_a_family_that_makes_a_correlation_shows_in_its_range():
+    pairs = {f"a{index}": (-index, index) for index in range(4)}  # a smaller loss is better
+    pairs |= {f"b{index}": (4 + index, 9 + index) for index in range(5)}
+    assert without_a_family(pairs, {name: name[0] for name in pairs}) == pytest.approx((-1, 1))

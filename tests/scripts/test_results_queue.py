@@ -16,8 +16,9 @@ import yaml
 
 import results
 import zoo
+from board.measured import shown_runs
 from zoo import registry
-from zoo.evaluation.measurement import Measurement, Row, Targets, Units
+from zoo.comparison import stored
 from zoo.evaluation.store import read_measurements
 
 ROOT = Path(__file__).parents[2]
@@ -77,32 +78,40 @@ def kill_in_training(metrics, process, number):
 
 def test_a_grid_has_an_entry_for_each_setting(queue, here):
     assert queue(grid={"optimizer.lr": ["1e-3", 0.01], "model.init_std": ["auto"]}, after_training={}) == 0
-    stored = {file.stem: json.loads(file.read_text()) for file in (here / "out").rglob("*.json")}
-    assert {name: one["recipe"]["optimizer"]["lr"] for name, one in stored.items()} == {
-        f"{encoding}_init_stdauto_lr{lr}_seed0": float(lr)
+    runs = stored.read(here / "out" / "tiny.parquet")
+    assert {one.path: one.recipe["optimizer"]["lr"] for one in runs} == {
+        f"tiny_{encoding}_init_stdauto_lr{lr}_seed0": float(lr)
         for encoding in ("t5", "rope")
         for lr in ("1e-3", "0.01")
     }
-    assert {one["recipe"]["model"]["init_std"] for one in stored.values()} == {"auto"}
+    assert {one.recipe["model"]["init_std"] for one in runs} == {"auto"}
 
 
 def test_a_reading_is_apart_from_the_study(queue, here):
     dense = {"name": "dense", "data": "flip_flop", "lengths": [21], "protocols": ["accuracy"]}
     readings = [dense | {"set": ["data.ignore_probability=0.1"]}]
     assert queue(readings=readings, encodings={0: ["rope"]}) == 0
-    (stored,) = (json.loads(file.read_text()) for file in (here / "out").rglob("*.json"))
-    found = [(one["parameters"], [row["length"] for row in one["rows"]]) for one in stored["measurements"]]
+    (run,) = stored.read(here / "out" / "tiny.parquet")
+    found = [(one.parameters, [row.length for row in one.rows]) for one in run.measurements]
     own, changed = [({}, [9, 21])], [({}, [9, 21])] * 2
     assert found == own + changed + [({"data": "dense"}, [21])]
-    assert len({one["targets"]["digest"] for one in stored["measurements"]}) == 2
-    # Each page has its own measurements alone; a folder for `zoo compare` has all.
+    assert len({one.targets.digest for one in run.measurements}) == 2
+    # Each page has its own measurements alone.
     (study,) = results.read_studies(here / "studies")
     for page, rows in zip(study.pages, ([9, 21], [21]), strict=True):
-        results.unpack(page.entries(here / "out"), here / page.title, changed=False, shown_alone=True)
-        (one,) = read_measurements(here / page.title / "tiny_rope_seed0")
-        assert [row.length for row in one.rows] == rows
-    results.unpack(study.entries(here / "out"), here / "all")
-    assert len(read_measurements(here / "all" / "tiny_rope_seed0")) == 4
+        (shown,) = shown_runs(page.entries(here / "out"))
+        assert [[row.length for row in one.rows] for one in shown.measurements] == [rows]
+
+
+def test_earlier_checkpoints_are_evaluated_where_a_study_asks(queue, here):
+    during = {"steps": [2, 4], "lengths": [21], "protocols": ["accuracy"]}
+    kept = [*STUDY["set"], "checkpoint.every_n_steps=2", "checkpoint.keep_every_n_steps=2"]
+    assert queue(during=during, set=kept, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
+    (run,) = stored.read(here / "out" / "tiny.parquet")
+    assert {(one.step, *(row.length for row in one.rows)) for one in run.measurements} == {
+        (2, 21), (4, 21), (6, 9, 21),
+    }  # fmt: skip
+    assert run.recipe["trainer"]["precision"] == "bf16-mixed"
 
 
 def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, capsys):
@@ -115,48 +124,44 @@ def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, 
 @pytest.mark.slow
 @pytest.mark.launch
 def test_a_study_is_worked_through_after_it_was_stopped_and_killed(queue, here, capsys):
-    run_folder, stored = (
-        here / "runs" / "results" / "tiny" / "rope_seed0",
-        here / "out" / "tiny" / "measurements",
-    )
+    run_folder, table = here / "runs" / "results" / "tiny" / "rope_seed0", here / "out" / "tiny.parquet"
     metrics = run_folder / "metrics.csv"
     endless = {"set": [*STUDY["set"], "trainer.max_steps=100000"]}
     killer = Thread(target=kill_in_training, args=(metrics, os.getpid(), signal.SIGTERM))
     killer.start()
     assert queue(**endless) == 130
     killer.join()
-    assert not run_folder.exists() and not [*stored.iterdir()]
+    assert not run_folder.exists() and not [*table.parent.iterdir()]
 
     command = [sys.executable, str(SCRIPT), "--studies", "studies", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         kill_in_training(metrics, process.pid, signal.SIGKILL)
-    assert run_folder.exists() and not [*stored.glob("*.json")]
+    assert run_folder.exists() and not table.exists()
 
     assert queue("--limit", "1") == 0
-    assert [file.name for file in stored.iterdir()] == ["rope_seed0.json"]
-    before = (stored / "rope_seed0.json").read_bytes()
+    (before,) = stored.read(table)
+    assert before.path == "tiny_rope_seed0"
     assert queue() == 0
-    assert (stored / "rope_seed0.json").read_bytes() == before
+    assert before in stored.read(table)
     assert not run_folder.exists()
     capsys.readouterr()
     assert queue("--list") == 0
     assert capsys.readouterr().out == "tiny: 2 of 2 done\n"
 
-    # Both are what `fit` and `evaluate` give, also as run folders again.
-    assert queue("--unpack", "unpacked") == 0
+    # Both are what `fit` and `evaluate` give.
+    copies = {run.origin["encoding"]: run for run in stored.read(table)}
     (study,) = results.read_studies(here / "studies")
     for encoding, changes in (("rope", STUDY["after_training"]["rope"]), ("t5", [])):
         own = zoo.fit(study.recipe(encoding, 0), out=here / "own" / encoding)
         for sets in changes:
             zoo.evaluate(own.path, sets=sets)
-        copy = zoo.open(here / "unpacked" / f"tiny_{encoding}_seed0")
-        measurements = read_measurements(copy.path)
-        assert len(measurements) == 1 + len(changes)
-        assert list(map(numbers, measurements)) == list(map(numbers, read_measurements(own.path)))
-        assert copy.recipe.as_dict() == own.recipe.as_dict()
+        copy = copies[encoding]
+        assert len(copy.measurements) == 1 + len(changes)
+        assert list(map(numbers, copy.measurements)) == list(map(numbers, read_measurements(own.path)))
+        assert copy.recipe["model"] == own.recipe.as_dict()["model"]
         assert copy.card | {"git_commit": None} == own.card | {"git_commit": None}
-        assert copy.curves["val/loss"].equals(own.curves["val/loss"])
+        assert [*copy.validation.values()] == own.curves["val/loss"].dropna().tolist()
 
 
 def test_an_entry_that_another_queue_works_on_is_left_to_it(queue, here):
@@ -168,20 +173,7 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(queue, here):
         with rope.claimed() as again:
             assert not again
         assert queue() == 0
-    assert not [*here.glob("out/tiny/measurements/*")]
-
-
-def test_scores_are_stored_in_few_characters_and_read_back():
-    for scores, text in (([0, 1, 1], "011"), ([1, 1 / 3], [1, 0.333333]), ([0.5, None], [0.5, None])):
-        row = Row(length=9, units=Units(scores=scores), accuracy=0.5)
-        targets = Targets(digest="d", count=len(scores))
-        facts = {"run": "r", "encoding": "rope", "seed": 0, "train_length": 9, "checkpoint": "c", "step": 1}
-        one = Measurement(**facts, protocol="accuracy", parameters={}, targets=targets, rows=[row])
-        plain = json.loads(json.dumps(results.packed(one)))
-        assert plain["rows"][0]["units"]["scores"] == text
-        assert results.unpacked(plain).rows[0].units.scores == [
-            score and pytest.approx(score, rel=1e-6) for score in scores
-        ]
+    assert not [*here.glob("out/*")]
 
 
 @pytest.mark.slow
@@ -190,26 +182,25 @@ def test_an_entry_trained_again_has_its_stored_value(here):
     study = replace(study, threads=1)  # other tests run beside it
     (entry,) = (one for one in study.entries(results.OUT) if (one.encoding, one.seed) == ("alibi", 0))
     threads = torch.get_num_threads()
-    again = results.measured(entry, results.code_state())["measurements"][0]["rows"]
+    again = results.measured(entry, results.code_state()).measurements[0].rows
     torch.set_num_threads(threads)
-    stored = json.loads(entry.file.read_text())["measurements"][0]["rows"]
-    assert [row["length"] for row in again] == [row["length"] for row in stored] == study.lengths
-    for old, new in zip(stored, again, strict=True):
-        assert old["accuracy_low"] <= new["accuracy"] <= old["accuracy_high"]
+    known = entry.run.measurements[0].rows
+    assert [row.length for row in again] == [row.length for row in known] == study.lengths
+    for old, new in zip(known, again, strict=True):
+        assert old.accuracy_low <= new.accuracy <= old.accuracy_high
 
 
 def test_a_study_still_has_the_recipe_of_its_stored_entries():
     """Whatever the base recipes and the defaults are now. One entry stands for those of its setting."""
     for study in results.read_studies(results.STUDIES):
         entries = study.entries(results.OUT)
-        stored = {one.setting: one for one in entries if one.file.exists()}
-        for setting, entry in stored.items():
-            old = json.loads(entry.file.read_text())["recipe"]
+        for setting, entry in {one.setting: one for one in entries if one.run}.items():
+            old = entry.run.recipe
             new = json.loads(json.dumps(study.recipe(entry.encoding, entry.seed, setting).as_dict()))
             for section in ("task", "model", "data", "optimizer", "trainer"):
                 # Keys that came later are not stored. Defaults of an encoding may have changed (t5).
                 for key in old[section].keys() & new[section].keys() - {"encoding"}:
-                    assert new[section][key] == old[section][key], (entry.file, section, key)
+                    assert new[section][key] == old[section][key], (entry.path, section, key)
 
 
 def test_every_entry_of_every_study_has_a_recipe():
@@ -221,7 +212,7 @@ def test_every_entry_of_every_study_has_a_recipe():
         lists = {name for name, options in study.options.items() if isinstance(options, list)}
         variants = lists | {name for name, options in study.options.items() if "name" in options}
         every = {one.encoding for one in entries}
-        assert variants <= every <= variants | set(registry.encodings.names())
+        assert every <= variants | set(registry.encodings.names())
         assert study.after_training.keys() <= every
         assert study.options.keys() <= variants | set(registry.encodings.names())
         if study.leaderboard:
@@ -230,7 +221,7 @@ def test_every_entry_of_every_study_has_a_recipe():
         for one in entries:
             if one.seed == 0:
                 recipe = study.recipe(one.encoding, 0)
-                assert recipe.trainer.precision == "32-true" and recipe.compile is False
+                assert (recipe.trainer.precision, recipe.compile) == (study.precision, study.compile)
                 encoding, given = recipe.as_dict()["model"]["encoding"], study.options.get(one.encoding, {})
                 if one.encoding in lists:
                     assert [part["name"] for part in encoding] == [

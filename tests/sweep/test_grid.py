@@ -8,7 +8,7 @@ import pytest
 
 from zoo.comparison.caveats import of_runs
 from zoo.comparison.comparable import differences, facts
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
 from zoo.sweep.choice import choose, record

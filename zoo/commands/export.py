@@ -40,4 +40,7 @@ def run(options: argparse.Namespace) -> None:
         own = f"with code that imports the zoo ({exported.reason})"
         kind = f"as {exported.architecture}" if exported.architecture else own
         print(f"exported {kind}; its logits differ from the run's by at most {exported.difference:.1e}")
+        print(f"other tools read {exported.tokens:,} tokens at a time, by its config.json")
+    if exported.harness:
+        print(f"measure further, with lm-evaluation-harness: {exported.harness}")
     print(f"done: {options.out}; {exported.loaded_by} loads it")

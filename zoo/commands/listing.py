@@ -89,7 +89,8 @@ def _kind(what: str, pattern: str | None) -> str:
 def _page(one: Description) -> str:
     """One class in full, in lines of 80 characters."""
     _, columns = _COLUMNS[f"{one.kind}s"]
-    facts = {"paper": one.paper if hasattr(one.cls, "paper") else ""}
+    types = {option.name: type_text(option.annotation) for option in one.options}
+    facts = {"paper": getattr(one.cls, "paper", "")}
     facts |= {key: cell(one) for key, cell in columns.items() if key != "options"}
     if one.kind == "encoding":
         facts["for"] = facts["for"].replace("both", "decoder, encoder")
@@ -100,17 +101,11 @@ def _page(one: Description) -> str:
         _wrapped(f"{one.name}: {one.summary}"),
         *(_wrapped(f"{k}: {v}", 2) for k, v in facts.items() if v),
     ]
-    options = [option for option in one.options if option.name != "lr"]  # of every optimizer
-    lines += ["  options:"] if options else []
-    for option in options:
-        default = "" if option.default is registry.REQUIRED else f" = {_value_text(option.default)}"
-        after = (
-            " (may be changed after training)"
-            if option.name in getattr(one.cls, "after_training", ())
-            else ""
-        )
-        lines.append(_wrapped(f"{option.name}: {type_text(option.annotation)}{default}{after}", 4))
-        lines.append(_wrapped(one.help.get(option.name, ""), 8, 0))
+    lines += ["  options:"] * bool(_defaults(one))
+    for name, default in _defaults(one).items():
+        after = " (may be changed after training)" * (name in getattr(one.cls, "after_training", ()))
+        lines.append(_wrapped(f"{name}: {types[name]}{default and f' = {default}'}{after}", 4))
+        lines.append(_wrapped(one.help.get(name, ""), 8, 0))
     return "\n".join(filter(None, lines))
 
 
@@ -128,7 +123,8 @@ def _summary(one: Description) -> str:
 def _counted(one: Description) -> tuple[str, str]:
     """The learned parameters of an encoding, and why they cannot be counted."""
     try:
-        return str(learned_parameters(one.name)), ""
+        own, wraps = learned_parameters(one.name)
+        return " ".join([f"{own:,}"] * (own > 0 or not wraps) + ["+ wrapped"] * wraps), ""
     except InputError as error:
         return "-", str(error)
 
@@ -169,13 +165,14 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
+def _defaults(one: Description) -> dict[str, str]:
+    """The options with their defaults as in a recipe, "" where they have none; `lr` is left out."""
+    options = {option.name: option.default for option in one.options if option.name != "lr"}
+    return {k: "" if v is registry.REQUIRED else _value_text(v) for k, v in options.items()}
+
+
 def _options(one: Description) -> str:
-    options = (
-        option.name + ("" if option.default is registry.REQUIRED else f"={_value_text(option.default)}")
-        for option in one.options
-        if option.name != "lr"
-    )
-    return ", ".join(options) or "-"
+    return ", ".join(f"{k}={v}" if v else k for k, v in _defaults(one).items()) or "-"
 
 
 def _data(task: Description) -> str:

@@ -9,7 +9,7 @@ from zoo.commands.argument_types import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
 
-SUMMARY = "Tokenize the text of a recipe before its training; after a kill, the same command goes on."
+SUMMARY = "Tokenize the text of a recipe before its training."
 EXAMPLES = """
 zoo prepare recipes/alibi_wikitext2.yaml
 zoo prepare recipes/alibi_wikitext2.yaml --set data.name=text --set data.root=data/novels
@@ -29,8 +29,6 @@ def run(options: argparse.Namespace) -> None:
         recipe, tree = read_located(options.recipe, options.set)
         from zoo.data.prepare import prepare
     try:
-        print(prepare(recipe.data))
+        print(prepare(recipe))
     except InputError as error:
         raise tree.located(error) from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command goes on from here") from None

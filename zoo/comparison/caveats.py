@@ -9,7 +9,8 @@ import pandas as pd
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
 from zoo.comparison.formatting import kind_text, quoted
 from zoo.comparison.frame import KIND, Results
-from zoo.comparison.runs import SPEED, RunInfo
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import SPEED
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.errors import shorten
 from zoo.recipe.diff import ENCODING, flatten, is_among, may_differ_between_runs
 

@@ -18,7 +18,8 @@ from zoo.comparison.comparable import (
     on_common_targets,
     value_as_text,
 )
-from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import evaluate_command, read_runs
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Units
 from zoo.recipe.diff import ENCODING

@@ -18,7 +18,7 @@ import pandas as pd
 from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results, Series
-from zoo.comparison.runs import UNKNOWN, RunInfo
+from zoo.comparison.run_info import UNKNOWN, RunInfo
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Units

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from zoo import registry
 from zoo.console import progress_bar, table
 from zoo.contract import LAWS, dataset_laws, protocol_laws
-from zoo.contract.law import CAUSAL, CHANGES, REACHES, SHAPES, SPELLED, Law, Verdict, captured, examine
+from zoo.contract.law import (
+    BUILDS,
+    CAUSAL,
+    CHANGES,
+    REACHES,
+    SHAPES,
+    SPELLED,
+    Law,
+    Verdict,
+    captured,
+    examine,
+)
 from zoo.contract.numerics import PRECISION
 from zoo.contract.subject import Subject, subjects_of, subjects_with
 from zoo.contract.training import GRADIENTS
@@ -22,7 +35,12 @@ from zoo.recipe import Recipe
 from zoo.recipe.encoding import check_encoding, encoding_label
 from zoo.recipe.tree import dotted, read_value
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 WIDTH = 110
+QUICK = (BUILDS, SPELLED, SHAPES, REACHES, CHANGES, CAUSAL, GRADIENTS, PRECISION)
+"""The laws of encodings that `fit` tries, the last one only in bf16 or fp16."""
 
 
 @dataclass
@@ -34,8 +52,10 @@ class _Requested:
     refused: list[tuple[Any, str]] = field(default_factory=list)
 
 
-def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: bool = False) -> None:
-    """Try the laws and print a table, or the faults.
+def check(
+    what: str, sets: Sequence[str] = (), every: bool = False, verbose: bool = False, quick: bool = False
+) -> None:
+    """Try the laws and print a table, or each fault as soon as it is found.
 
     Args:
         what: a name, a Python file (each class that it registers), or an encoding as in a recipe,
@@ -43,6 +63,7 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
         sets: `option=value` texts. With options given, only the encoding with them is tried.
         every: also try the slow laws.
         verbose: print the table even if a law fails, every fault, and the output of the plugin.
+        quick: try only those laws of encodings that `fit` tries.
 
     Raises:
         InputError: no such name, file or option, or an invalid value.
@@ -54,13 +75,19 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
             requested = [*_requested(what.strip(), sets, Path(folder))]
         printed = output.getvalue()
         for one in requested:
-            print(f"{one.name}: {one.summary}")
+            _print_subjects(one)
             laws = [law for law in one.laws if every or not law.slow]
-            with progress_bar(len(laws), "checking", "law") as bar, captured() as output:
-                verdicts = examine(one.subjects, laws, bar.update)
+            if quick and one.laws is LAWS:
+                laws = [law for law in laws if law.name in QUICK]
+            with progress_bar(len(laws), "checking", "law") as bar:
+                report = functools.partial(_report_faults, bar, sys.stdout, verbose)
+                with captured() as output:
+                    verdicts = examine(one.subjects, laws, report)
             printed += output.getvalue()
             _print_report(one, verdicts, verbose)
-            if len(laws) < len(one.laws):
+            if quick and len(laws) < len(one.laws):
+                print(f"not tried: the other {len(one.laws) - len(laws)} laws (without --quick)")
+            elif len(laws) < len(one.laws):
                 slow = "; ".join(law.name for law in one.laws if law not in laws)
                 print(_wrapped(f"not tried, because they are slow (--all tries them): {slow}"))
             print()
@@ -135,26 +162,38 @@ def _with_options(spec: Any, options: dict[str, Any]) -> _Requested:
     return _Requested(encoding_label(resolved), summary, subjects, LAWS)
 
 
-def _print_report(one: _Requested, verdicts: Sequence[Verdict], verbose: bool) -> None:
-    """The table and notes; or the faults, and the number of laws that were not tried because of them."""
-    failed = [verdict for verdict in verdicts if verdict.failures]
+def _print_subjects(one: _Requested) -> None:
+    print(f"{one.name}: {one.summary}", flush=True)
     if one.laws is LAWS:
         kinds = dict.fromkeys(subject.kind for subject in one.subjects)
         labels = dict.fromkeys(subject.label for subject in one.subjects)
         all_labels = f": {', '.join(labels)}" if len(labels) > 1 else ""
-        print(_wrapped(f"  tried as {' and '.join(kinds)}{all_labels}"))
+        print(_wrapped(f"  tried as {' and '.join(kinds)}{all_labels}"), flush=True)
+
+
+def _report_faults(bar: tqdm, stdout: TextIO, verbose: bool, verdict: Verdict) -> None:
+    """Print the faults of one law, if there are any, while the output of the plugin is captured."""
+    bar.update()
+    if not verdict.failures:
+        return
+    lines = [f"FAILED: {verdict.law.name}. {verdict.law.statement}"]
+    faults: dict[tuple[str, str], list[str]] = {}
+    for subject, finding in verdict.failures:
+        faults.setdefault((finding.where, finding.numbers), []).append(str(subject))
+    for (where, numbers), subjects in [*faults.items()][: None if verbose else 2]:
+        location = f"{where.removeprefix(f'{os.getcwd()}{os.sep}')}: " if where else ""
+        lines.append(f"  {location}{numbers} ({', '.join(subjects)})")
+    bar.clear()
+    print("\n".join(map(_wrapped, lines)), file=stdout, flush=True)
+
+
+def _print_report(one: _Requested, verdicts: Sequence[Verdict], verbose: bool) -> None:
+    """The table and notes, or the number of laws that were not tried because others failed."""
+    failed = any(verdict.failures for verdict in verdicts)
     if verdicts and (verbose or not failed):
         for subject, reason in one.refused:
             print(_wrapped(f"  left out: {subject}, which it refuses: {reason}"))
         print(table(("law", "", "tried", "numbers"), [verdict.row for verdict in verdicts]))
-    for verdict in failed:
-        print(_wrapped(f"FAILED: {verdict.law.name}. {verdict.law.statement}"))
-        faults: dict[tuple[str, str], list[str]] = {}
-        for subject, finding in verdict.failures:
-            faults.setdefault((finding.where, finding.numbers), []).append(str(subject))
-        for (where, numbers), subjects in [*faults.items()][: None if verbose else 2]:
-            location = f"{where.removeprefix(f'{os.getcwd()}{os.sep}')}: " if where else ""
-            print(_wrapped(f"  {location}{numbers} ({', '.join(subjects)})"))
     causes = dict.fromkeys(name for verdict in verdicts for name in verdict.causes)
     if failed and causes:
         count = sum(bool(verdict.causes) and not verdict.failures for verdict in verdicts)
@@ -201,12 +240,11 @@ def check_plugin(recipe: Recipe) -> None:
             computed and `max_length` does not say so. Each problem has hook, file and line.
     """
     spec, model = recipe.as_dict()["model"]["encoding"], recipe.model
-    names = [SPELLED, SHAPES, REACHES, CHANGES, CAUSAL, GRADIENTS]
-    names += [PRECISION] if "16" in str(recipe.trainer.precision) else []
-    laws = [law for law in LAWS if law.name in names]
+    reduced = "16" in str(recipe.trainer.precision)
+    laws = [law for law in LAWS if law.name in QUICK and (reduced or law.name != PRECISION)]
     narrow = model.d_model if model.d_model <= NARROW else 8 * model.num_heads
     length, problems = recipe.data.sequence_length, []
-    longest = min(FARTHEST, max(length, *recipe.evaluate.lengths))
+    longest = min(FARTHEST, max([length, *recipe.evaluate.lengths]))
     for width, layers in ((narrow, min(FEW, model.num_layers)), (model.d_model, model.num_layers)):
         config = {"d_model": width, "num_heads": model.num_heads, "num_layers": layers, "d_ff": 64}
         subject = Subject(spec, model.kind, config=config, length=length, longest=longest)

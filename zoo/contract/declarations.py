@@ -18,12 +18,13 @@ FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual
 
 @law(BUILDS, "It can be built, for one layer and for a model.", needs=())
 def can_be_built(subject: Subject) -> Iterator[Outcome]:
-    model = subject.model(num_layers=3)
+    model = subject.model()
+    layers = model.num_layers
     for slot in model.encoding.slots:
-        if len(set(map(id, slot))) != (3 if slot[0].per_layer else 1):
-            yield failed(f"per_layer is {slot[0].per_layer}, and 3 layers have {len(slot)} instances")
+        if len(set(map(id, slot))) != (layers if slot[0].per_layer else 1):
+            yield failed(f"per_layer is {slot[0].per_layer}, and {layers} layers have {len(slot)} instances")
     learned = sum(p.numel() for p in model.encoding.parameters())
-    yield passed(f"{learned:,} parameters in 3 layers of width 48")
+    yield passed(f"{learned:,} parameters in {layers} layers of width {subject.size().d_model}")
 
 
 @law(
@@ -52,8 +53,9 @@ def description_is_complete(subject: Subject) -> Iterator[Outcome]:
         )
     for option in description.options:
         values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
-        missing = [value for value in values if f"`{value}`" not in docstring]
-        if f"\n    {option.name}: " not in docstring:
+        text = docstring + description.help.get(option.name, "")
+        missing = [value for value in values if f"`{value}`" not in text]
+        if option.name not in description.help:
             lacks.append(f"option {option.name} is not described")
         elif missing:
             lacks.append(f"option {option.name}: the docstring does not describe {', '.join(missing)}")
@@ -103,7 +105,8 @@ def a_policy_is_an_option(subject: Subject) -> Iterator[Outcome]:
     limits = set()
     for change in changes:
         try:
-            model = Subject({"name": description.name, **change}, subject.kind).model(length=8)
+            options = {"name": description.name, **change}
+            model = Subject(options, subject.kind, config=subject.config).model(length=8)
         except InputError:
             continue  # a value that needs another option
         limits.add(model.encoding.max_length)

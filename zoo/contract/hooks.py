@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,8 +46,9 @@ LONGEST = 65
 )
 def spelled_right(subject: Subject) -> Iterator[Outcome]:
     known = [name for name in (*vars(Encoding), *Encoding.__annotations__) if name[0] != "_"]
-    for cls in {type(part) for part in subject.stack.modules() if isinstance(part, Encoding)}:
-        unread = sorted(_unread(cls) - {*known, "name"})
+    encodings = {type(part): part for part in subject.stack.modules() if isinstance(part, Encoding)}
+    for cls, encoding in encodings.items():
+        unread = sorted(_unread(encoding) - {*known, "name"})
         if not unread:
             continue
         near = {
@@ -61,22 +62,13 @@ def spelled_right(subject: Subject) -> Iterator[Outcome]:
     yield passed()
 
 
-def _unread(cls: type[Encoding]) -> set[str]:
-    """Public names that a class has or sets on itself, and that no code in its files reads."""
-    own = cls.__mro__[: cls.__mro__.index(Encoding)]
-    trees = {file: ast.parse(Path(file).read_text()) for file in map(inspect.getsourcefile, own) if file}
-    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
-    names = [node for node in nodes if isinstance(node, ast.Attribute | ast.Name)]
-    of = [getattr(node, "attr", None) or getattr(node, "id", "") for node in names]
-    read = {name for node, name in zip(names, of, strict=True) if isinstance(node.ctx, ast.Load)}
-    set_on_self = {
-        name
-        for node, name in zip(names, of, strict=True)
-        if isinstance(node.ctx, ast.Store) and isinstance(getattr(node, "value", None), ast.Name)
-        and node.value.id == "self"
-    }  # fmt: skip
-    defined = {name for one in own for name in vars(one)}
-    return {name for name in (defined | set_on_self) - read if name[0] != "_"}
+def _unread(encoding: Encoding) -> set[str]:
+    """Public names of a class and of the values on its instance that its code mentions only once."""
+    own = type(encoding).__mro__[: type(encoding).__mro__.index(Encoding)]
+    text = "\n".join(Path(file).read_text() for file in {*map(inspect.getsourcefile, own)} if file)
+    code = re.sub(r'""".*?"""|#.*?$', "", text, flags=re.DOTALL | re.MULTILINE)
+    names = {*vars(encoding), *(name for one in own for name in vars(one))} - {*vars(Encoding(encoding.size))}
+    return {name for name in names if name[0] != "_" and len(re.findall(rf"\b{name}\b", code)) == 1}
 
 
 def _line_of(cls: type[Encoding], name: str = "") -> str:

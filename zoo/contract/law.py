@@ -185,14 +185,14 @@ class Verdict:
 
 
 def examine(
-    subjects: Sequence[Any], laws: Sequence[Law], advance: Callable[[], object] = lambda: None
+    subjects: Sequence[Any], laws: Sequence[Law], report: Callable[[Verdict], object] = lambda verdict: None
 ) -> list[Verdict]:
     """Try every law on every subject to which it applies and which passed the laws that it needs.
 
     Args:
         subjects: each has `plugins`, the descriptions of classes outside the zoo.
         laws: each after the laws that it needs; a needed law that is left out counts as passed.
-        advance: called after each law.
+        report: called with the verdict on each law as soon as it is known.
     """
     verdicts = [Verdict(law) for law in laws]
     # For each subject: the laws that failed or were not tried, each with the failed law that is the cause.
@@ -214,7 +214,7 @@ def examine(
                 verdict.findings.append((subject, finding))
                 if not finding.passed:
                     known[law.name] = law.name
-        advance()
+        report(verdict)
     return verdicts
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -27,6 +28,8 @@ KINDS: tuple[Kind, ...] = ("decoder", "encoder")
 VOCABULARY, LENGTH = 29, 17
 """Number of token ids, and the trained length of the small models."""
 WIDTH, HEADS, LAYERS = 48, 6, 2
+DEEPEST = 32
+"""The most layers of a model for an encoding that refuses fewer."""
 
 INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
 """Encodings that a wrapper is tried around: one of each family, and a bias without parameters too."""
@@ -197,8 +200,16 @@ def _label(spec: Any) -> str:
 
 
 def subjects_with(spec: Any) -> list[Subject]:
-    """An encoding with given options, or a list, in each kind of model that it is for."""
-    return [Subject(spec, kind, is_default=isinstance(spec, str)) for kind in kinds_of(spec)]
+    """An encoding with given options, or a list, in each kind of model that it is for.
+
+    A model has the fewest layers, from 2, that the encoding accepts: a pattern of layers needs as many.
+    """
+    found = []
+    for kind in kinds_of(spec):
+        plain = Subject(spec, kind, is_default=isinstance(spec, str))
+        deeper = (replace(plain, config={"num_layers": layers}) for layers in range(LAYERS + 1, DEEPEST + 1))
+        found.append(next((one for one in chain([plain], deeper) if one.refusal is None), plain))
+    return found
 
 
 def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Subject, str]]]:

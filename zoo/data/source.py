@@ -35,6 +35,8 @@ class DataSource:
     """Lengths of windows in training, see `ResumableLoader`."""
     tokenizer = None
     units = None
+    about: str | None = None
+    """The files and documents of a text and how they are divided, for the user."""
     label: str | None = None
     """Name of the corpus of an evaluation, where it is not that of the run."""
     separate: bool = False
@@ -84,7 +86,11 @@ class DataSource:
         return min(size, batches * recipe.data.batch_size)
 
     def validate(self, world_size: int) -> None:
-        """Raises InputError for data that is too small for a training with so many processes."""
+        """Raises InputError for data that is too small for a training with so many processes, or is to be
+        scored as a whole."""
+        if self.recipe.evaluate.split == "all":
+            message = "all is for a text that the model is not trained on; choose valid or test"
+            raise InputError(Problem(message, key="evaluate.split"))
         self.train_loader(0, world_size)
         if self.recipe.trainer.limit_val_batches != 0:
             self.valid_loader(0, world_size)

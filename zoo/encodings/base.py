@@ -36,6 +36,10 @@ class Size:
     """Where it is not d_model / num_heads."""
     attention_scale: float | None = None
     """Where `scale` is not 1/sqrt(head_dim)."""
+    logits_scaled: bool = False
+    """Whether the logits of heads with positions have a factor of each query (`model.logit_scale`)."""
+    first_head: int = 0
+    """The number of the model's heads before its own."""
 
     @property
     def head_dim(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from zoo import registry
@@ -17,36 +16,28 @@ WIDTH, LAYERS, HEADS, LENGTH = 256, 6, 8, 512
 INSIDE = ("alibi", "rope", "sinusoidal", "none")
 
 
-@dataclass(frozen=True)
-class ParameterCount:
-    """The parameters of an encoding itself, in all layers together, and whether it wraps others."""
-
-    own: int
-    wraps: bool
-
-    def __str__(self) -> str:
-        if self.wraps:
-            return f"{self.own:,} + wrapped" if self.own else "+ wrapped"
-        return f"{self.own:,}"
-
-
-def learned_parameters(name: str) -> ParameterCount:
-    """The parameters of an encoding with its defaults at the size of comparison.
+def learned_parameters(name: str) -> tuple[int, bool]:
+    """The number of parameters of an encoding itself, with its defaults at the size of comparison, in all
+    layers together; and whether it wraps another.
 
     Raises:
         InputError: the encoding cannot be built at that size.
     """
-    size = Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
-    stack = EncodingStack(representative(name, size), size)
+    stack = EncodingStack(representative(name), _size(name))
     top = [encoding for slot in stack.slots for encoding in slot]
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
     wrapped = {p for encoding in parts if encoding not in top for p in encoding.parameters()}
-    own = sum(p.numel() for p in set(stack.parameters()) - wrapped)
-    return ParameterCount(own, wraps=len(parts) > len(top))
+    return sum(p.numel() for p in set(stack.parameters()) - wrapped), len(parts) > len(top)
 
 
-def representative(name: str, size: Size) -> dict[str, Any]:
+def _size(name: str) -> Size:
+    return Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
+
+
+def representative(name: str, size: Size | None = None) -> dict[str, Any]:
     """The encoding with its defaults, as a recipe has it, around a plain one where it needs another.
+
+    It is one of a model of this size, by default that of comparison.
 
     Raises:
         InputError: it takes none of the plain ones.
@@ -63,7 +54,7 @@ def representative(name: str, size: Size) -> dict[str, Any]:
             option.name: [one] if registry.holds_several(option.annotation) else one for option in wrapping
         }
         try:
-            EncodingStack(spec, size)
+            EncodingStack(spec, size or _size(name))
             return spec
         except InputError as error:
             refusal = error

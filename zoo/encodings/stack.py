@@ -89,7 +89,13 @@ class EncodingStack(nn.Module):
         return LayerEncodings(self.of_layer(self.slots, index))
 
     def of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
-        """From one value for each instance (see `each`), those of the instances in a layer."""
+        """From one value for each instance (see `each`), those of the instances in a layer.
+
+        Raises:
+            InputError: no such layer.
+        """
+        if not 0 <= layer < self.size.num_layers:
+            raise InputError(f"no layer {layer}: this model has layers 0 to {self.size.num_layers - 1}")
         return [slot[layer if len(slot) > 1 else 0] for slot in slots]
 
     def each(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
@@ -208,13 +214,11 @@ class EncodingStack(nn.Module):
         Raises:
             InputError: no encoding of this layer adds such a bias, or sizes that the model does not have.
         """
-        keys, layers = queries if keys is None else keys, self.size.num_layers
+        keys = queries if keys is None else keys
         if not 0 < queries <= keys or keys > (self.max_length or keys):
             raise InputError(
                 f"{queries} queries of {keys} keys: from 1 query to {self.max_length or keys} keys"
             )
-        if not 0 <= layer < layers:
-            raise InputError(f"no layer {layer}: this model has layers 0 to {layers - 1}")
         encodings = self.of_layer(self.slots, layer)
         biased = [encoding for encoding in encodings if encoding.uses("bias")]
         if not biased:
@@ -257,8 +261,9 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
     needing = [e for e in encodings if e.needs_offset and e.uses("weights")]
     for lacks, needs in ((a, b) for a in encodings if a.lacks_offset for b in needing if a is not b):
         raise InputError(
-            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined: the scores of {lacks.name!r} "
-            f"leave out a number that a softmax ignores and {needs.name!r} does not; keep one of them"
+            f"encodings {lacks.name!r} and {needs.name!r} cannot be combined"
+            f"{' with model.logit_scale' * needs.size.logits_scaled}: the scores of {lacks.name!r} leave out "
+            f"a number that a softmax ignores and {needs.name!r} does not; keep one of them"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,6 +44,9 @@ def evaluate_runs(
     loaded = load_runs(paths, lengths, protocols, sets, data)
     accelerators = [run.task.recipe.trainer.accelerator for run, _ in loaded]
     with join(devices, accelerators[0]) as team:
+        if team.rank == 0:
+            for line in dict.fromkeys(source.about for _, source in loaded if source.about):
+                print(line, file=sys.stderr)
         for (run, source), accelerator in zip(loaded, accelerators, strict=True):
             team.use(accelerator)
             yield run, evaluate_run(run, source, lengths, protocols, team)

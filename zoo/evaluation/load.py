@@ -21,6 +21,7 @@ from zoo.runs.load import LoadedRun, load_run
 
 KEPT = ("sequence_length", "batch_size", "workers", "cache", "packing")
 """Options under `data` that another corpus takes from the run."""
+RECIPES = (".yaml", ".yml")
 
 
 def load_runs(
@@ -50,6 +51,7 @@ def load_runs(
             with collect(problems):
                 validate_results_folder(run.folder)
             _validate_protocols(run, lengths, protocols)
+            _choose_split(run, data, sets)
             source = open_data(_own_data(run) if data is None else _other_data(run, data, of_data))
             _validate_source(run, source, data)
             loaded[run.checkpoint.resolve()] = run, source
@@ -72,6 +74,27 @@ def _validate_protocols(
         raise InputError(Problem(fault, where=str(run.path)) for fault in faults if fault)
     for name in names:
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
+
+
+def _choose_split(run: LoadedRun, data: str | None, sets: Sequence[str]) -> None:
+    """Score all documents of a file or folder, and of the text of an imported model, unless a split is given.
+
+    Raises InputError where all are asked for of the text that the model was trained on.
+    """
+    recipe, imported = run.task.recipe, (run.task.card or {}).get("imported")
+    root = recipe.data.root if recipe.data.name == "text" else None
+    is_files = data is not None and Path(data).exists() and Path(data).suffix not in RECIPES
+    is_own = data is None or (is_files and root and Path(data).resolve() == Path(root).resolve())
+    is_trained_on, split = is_own and not imported, recipe.evaluate.split
+    by_default = is_files or (data is None and root and split is None)
+    given = any(one.startswith("evaluate.split=") for one in sets)
+    if run.task.takes == "text" and by_default and not (is_trained_on or given):
+        split = "all"
+        evaluate = recipe.evaluate.model_copy(update={"split": split})
+        run.task.recipe = recipe.model_copy(update={"evaluate": evaluate})
+    if split == "all" and (is_trained_on or run.task.takes != "text"):
+        message = "all is for a text that the model was not trained on; choose valid or test"
+        raise InputError(Problem(message, key="evaluate.split", where=str(run.path)))
 
 
 def _own_data(run: LoadedRun) -> Recipe:
@@ -104,12 +127,12 @@ def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
         message = "--data is for a model of text that has its tokenizer"
         raise InputError(Problem(message, where=str(run.path)))
     given = Path(data)
-    if given.suffix in (".yaml", ".yml"):
+    if given.suffix in RECIPES:
         section = read_file(given).values
         if {"data", "base"} & section.keys():
             section = read_recipe(given).as_dict()["data"]
     elif given.exists():
-        section = {"name": "text", "root": data, "whole": True}
+        section = {"name": "text", "root": data}
     else:
         section = {"name": data} | ({} if own["name"] == "text" else {"root": own.get("root")})
     section |= {key: own[key] for key in KEPT if key in own} | {"tokenizer": str(tokenizer)}

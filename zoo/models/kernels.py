@@ -8,6 +8,7 @@ V width of values. An encoding may change D, so it need not equal V.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache, partial
@@ -140,14 +141,44 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return "sdpa"
     # On CUDA FlexAttention never writes the table of scores. It takes heads of width 16 at least.
     possible = not scores.has_content and q_BHTD.shape[-1] >= 16
-    pairs = scores.bias_is_fused and not scores.bias_learns
-    if possible and (pairs or scores.table_fits(q_BHTD.shape[1])):
-        return "flex"
+    fits = possible and scores.table_fits(q_BHTD.shape[1])
     if not scores.bias_learns:
-        return "sdpa"
+        return "flex" if fits or (possible and scores.bias_is_fused) else "sdpa"
     # SDPA rounds the gradient of a bias to the precision of the queries: in bf16, sums over many pairs were
     # wrong by 7 %.
-    return "reference"
+    of = q_BHTD.device, q_BHTD.dtype, q_BHTD.shape[-1]
+    return "flex" if fits and bias_gradient_agrees(*of) else "reference"
+
+
+@torch.compiler.assume_constant_result
+def bias_gradient_agrees(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Whether the kernel in Triton has the gradient of a plain softmax here; one line on stderr if not."""
+    return _bias_gradient_agrees(device, dtype, width)
+
+
+@lru_cache
+def _bias_gradient_agrees(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    # Without autograd: the first call is in a forward pass, which may be one that a backward pass repeats.
+    draw = partial(torch.randn, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
+    q, k, v, dout = draw(4, 2, 2, 70, width).to(device, dtype)
+    bias, scale = draw(1, 2, 70, 70).to(device), width**-0.5
+    seen = torch.ones(1, 70, 70, dtype=torch.bool, device=device).tril()
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        logits = (q.double() @ k.double().mT * scale + bias).masked_fill(~seen, -torch.inf)
+        weights, gradients = logits.softmax(-1), dout.double() @ v.double().mT
+        exact = (weights * (gradients - (weights * gradients).sum(-1, keepdim=True))).sum(0)
+        try:
+            from zoo.models.bias_gradient import bias_gradient
+
+            found = bias_gradient(dout, bias, q, k, v, seen, 0, scale)[0]
+            error = ((found - exact).norm() / exact.norm()).item()
+            fault = f"is off by {error:.1%}" if not error < 1e-3 else None
+        except Exception as raised:  # Triton and its compiler have many kinds
+            fault = f"fails: {' '.join(str(raised).split())[:200]}"
+    if fault:
+        which = f"the gradient kernel of learned biases on {device} in {dtype}, heads of {width},"
+        print(f"{which} {fault}: the slower reference kernel takes its place", file=sys.stderr, flush=True)
+    return fault is None
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:

@@ -206,7 +206,7 @@ class ScoreTerms:
         vary = [x for _, one in self._with("biased") for x in (one.q_pos, one.k_pos) if x.dim() == 2]
         if self.row_scale is not None:
             vary.append(self.row_scale.factor_BHT1)
-        batch = max(map(len, vary), default=1)
+        batch = max([1, *map(len, vary)])  # torch.compile cannot follow `default=`
         elements = batch * heads * self.context.num_queries * self.context.num_keys
         return elements <= (MOST_LEARNED if self.bias_learns else MOST_FIXED)
 

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, hint
 from zoo.models.attention import encoded
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
-from zoo.recipe.encoding import check_encoding
+from zoo.recipe.encoding import check_encoding, encodings_in
 from zoo.recipe.tree import dotted
+
+KERNELS = ("auto", "sdpa", "flex", "reference")
 
 
 def encoding(
@@ -32,6 +34,7 @@ def encoding(
     length: int,
     head_dim: int | None = None,
     causal: bool = True,
+    scale: float | None = None,
     kernel: str = "auto",
     seed: int = 0,
 ) -> StandaloneEncoding:
@@ -43,20 +46,38 @@ def encoding(
 
     Args:
         spec: as `model.encoding` of a recipe: a name, a mapping of a name and its options, or a list.
-        d_model, num_heads, num_layers: of your model.
+        d_model: width of your model.
+        num_heads: query heads of a layer.
+        num_layers: layers of your model.
         length: the trained length in tokens.
         head_dim: by default d_model / num_heads.
         causal: whether a token sees itself and those before it only.
+        scale: of the products of queries and keys, and of all that an encoding divides by sqrt(D) with them;
+            by default 1/sqrt(D).
         kernel: `auto`, or `sdpa`, `flex` or `reference` to insist on one.
         seed: of the initial parameters.
 
     Raises:
-        InputError: an unknown name or option, or an encoding that is not for a model of this size.
+        InputError: an unknown name or option, an encoding that is not for a model of this size or not for
+            training, or sizes that no model has.
     """
     resolved, faults = check_encoding(spec, ())
+    sizes = {"d_model": d_model, "num_heads": num_heads, "num_layers": num_layers, "length": length}
+    for key, number in {**sizes, "head_dim": 1 if head_dim is None else head_dim}.items():
+        if not isinstance(number, int) or number < 1:
+            faults[key,] = f"must be a whole number above 0, got {number!r}"
+    if not faults and head_dim is None and d_model % num_heads:
+        faults["num_heads",] = f"{num_heads} heads do not divide d_model {d_model}; give head_dim"
+    if kernel not in KERNELS:
+        faults["kernel",] = hint(kernel, KERNELS)
+    for at, about in encodings_in(resolved, ()):
+        if about.replaces:
+            trained = " or ".join(about.replaces)
+            faults[at] = f"{about.name} is for evaluation: no model is trained with it, but with {trained}"
     if faults:
         raise InputError([Problem(fault, key=dotted(at)) for at, fault in faults.items()])
-    size = Size(d_model, num_heads, num_layers, length, causal, width_of_head=head_dim)
+    shape = d_model, num_heads, num_layers, length
+    size = Size(*shape, causal, width_of_head=head_dim, attention_scale=scale)
     return StandaloneEncoding(EncodingStack(resolved, size, seed), kernel)
 
 
@@ -118,7 +139,6 @@ class StandaloneEncoding(nn.Module):
         layer: int,
         x: Tensor | None = None,
         window: int | None = None,
-        scale: float | None = None,
     ) -> Tensor:
         """Attention of one layer with its encodings, [B,H,T,D].
 
@@ -128,12 +148,18 @@ class StandaloneEncoding(nn.Module):
             layer: from 0.
             x: [B,T,E], the source of their projections; encodings with gates or other features need it.
             window: the number of tokens that a query sees on each side it looks to, itself included.
-            scale: of the products, by default 1/sqrt(D).
 
         Raises:
-            ValueError: `embed` did not begin this forward pass, or `x` is missing.
+            ValueError: `embed` did not begin this forward pass, `x` is missing, no such layer, or heads of
+                another width.
         """
         batch, _, length, width = q_BHTD.shape
+        size = self.stack.size
+        if width != size.head_dim:
+            raise ValueError(
+                f"queries of width {width}, but the encoding is for heads of {size.head_dim}: give "
+                f"zoo.encoding(..., head_dim={width})"
+            )
         encodings = self.stack.layer(layer)
         if x is None and any(one.uses("read") for one in encodings.encodings):
             raise ValueError(
@@ -147,7 +173,11 @@ class StandaloneEncoding(nn.Module):
         ]
         cache = None if self._cache is None else self._cache.layers[layer]
         q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)
-        return attend(q_BHTD, k_BHSD, v_BHSD, scores, width**-0.5 if scale is None else scale, self.kernel)
+        return attend(q_BHTD, k_BHSD, v_BHSD, scores, size.scale, self.kernel)
+
+    def bias_table(self, queries: int, keys: int | None = None, layer: int = 0) -> Tensor:
+        """The bias of the positions alone in a layer, [H,T,S], to plot; see `EncodingStack.bias_table`."""
+        return self.stack.bias_table(queries, keys, layer)
 
     def _begun(self, batch: int, length: int, device: torch.device) -> list[list[AttentionContext]]:
         """The contexts of the forward pass that `embed` began, or of one that it need not begin."""

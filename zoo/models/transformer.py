@@ -29,7 +29,8 @@ def size_of(config: schema.ModelConfig, length: int) -> Size:
     """The size for which encodings of a model of this trained length are built."""
     shape = config.d_model, config.num_heads, config.num_layers
     given = {"width_of_head": config.head_dim, "attention_scale": config.attention_scale}
-    return Size(*shape, length, config.kind == "decoder", **given)
+    logits_scaled = config.logit_scale != "none" and getattr(config.logit_scale, "heads", "all") == "all"
+    return Size(*shape, length, config.kind == "decoder", logits_scaled=logits_scaled, **given)
 
 
 def norm(config: schema.ModelConfig) -> nn.Module:

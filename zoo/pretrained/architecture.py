@@ -119,6 +119,8 @@ class Architecture:
         transposed: as of `MappedWeight`.
         prefix: the beginning of the names of its weights, but for the output layer; a file without it has the
             base model alone.
+        repeated: the names of tensors that are a second time there, each with the first: of the output layer
+            of a tied model.
         buffers: endings of names of tensors that are not weights.
     """
 
@@ -141,7 +143,13 @@ class Architecture:
     gain_offset: float = 0.0
     by_head: bool = False
     transposed: bool = False
+    repeated: Mapping[str, str] = field(default_factory=dict)
     buffers: tuple[str, ...] = ("rotary_emb.inv_freq",)
+
+    def copies(self, model: Model) -> dict[str, str]:
+        """The names of tensors that a file of this model may repeat, each with the one that is read."""
+        head, tokens = self.outside["head.weight"], self.outside["tokens.weight"]
+        return {**self.repeated, **({head: tokens} if model["tie_embeddings"] else {})}
 
     def read(self, config: Config) -> PublishedConfig:
         model = {"kind": "decoder", **self.kept}

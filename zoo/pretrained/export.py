@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,13 @@ from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from zoo.errors import InputError, Problem, collect
 from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
-from zoo.pretrained.import_model import GENERATION_CONFIG, PUBLISHED, TOKENIZER
-from zoo.pretrained.model_card import model_card
+from zoo.pretrained.import_model import CONFIG, GENERATION_CONFIG, PUBLISHED, TOKENIZER
+from zoo.pretrained.model_card import PACKAGE, Exported, model_card
+from zoo.pretrained.options import OLDER
+from zoo.recipe.encoding import encodings_in
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
+from zoo.runs.code_source import encoding_sources, packages
 from zoo.runs.folder import EXPORTED, RESULTS, validate_present, write_recipe
 from zoo.runs.load import load_run
 from zoo.tasks.language_modelling import start_token
@@ -35,33 +38,18 @@ from zoo.tasks.task import Task
 
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
 """Bound on the distance of logits from the run's, relative to the largest, and how many are compared."""
+READ_BY_4 = "transformers 4.57 and later, and tools that know the keys of version 4"
+READ_BY_5 = "transformers 5 and later"
 MODELLING = '''\
 """The model of this folder, for `transformers`: `from_pretrained(FOLDER, trust_remote_code=True)`."""
 
 try:
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
-except ImportError as error:
-    raise ImportError("this model needs its package: pip install positional-encoding-zoo") from error
+{modules}except ImportError as error:
+    raise ImportError("this model needs its packages: pip install {packages}") from error
 {plugins}
 __all__ = ["ZooConfig", "ZooForCausalLM"]
 '''
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The result of an export.
-
-    Attributes:
-        loaded_by: the Python expression that loads it.
-        architecture: of `transformers`, as which it was written; None for the zoo's own.
-        reason: why it is the zoo's own.
-        difference: the largest of its logits to those of the run, where it was read back.
-    """
-
-    loaded_by: str
-    architecture: str | None = None
-    reason: str = ""
-    difference: float | None = None
 
 
 def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Exported:
@@ -86,7 +74,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         fault = "is not empty" if out.is_dir() else "is a file"
         problems.append(Problem(f"{fault}; choose another folder with --out", where=str(out)))
     if form == "hf" and find_spec("transformers") is None:
-        install = "pip install 'positional-encoding-zoo[hf]'"
+        install = "pip install 'transformers>=5'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
     if problems:
         raise InputError(problems)
@@ -113,7 +101,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         if table is not None and (picture := (run / RESULTS).with_suffix(".png")).is_file():
             shutil.copyfile(picture, folder / picture.name)
             table = f"![Loss by length]({picture.name})\n\n{table}"
-        text = model_card(task.recipe.as_dict(), card, table, exported.loaded_by, exported.architecture)
+        text = model_card(task.recipe.as_dict(), card, table, exported)
         atomic_write(folder / "README.md", text)
     return exported
 
@@ -157,6 +145,7 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
     causal = isinstance(task.model, Decoder)
     auto = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     special: dict[str, Any] = {}
+    older: dict[str, Any] = {}
     if published.is_dir():  # an imported model keeps its special tokens and its options of generation
         shutil.copytree(published, folder, dirs_exist_ok=True)
         given = AutoConfig.from_pretrained(published).to_dict()
@@ -173,14 +162,18 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
         _write_modelling(folder, task)
         weights, loader = dict(task.state_dict()), ZooForCausalLM
     else:
-        config = AutoConfig.for_model(
-            architecture.model_type, vocab_size=vocab_size, **special, **architecture.write(section, length)
-        )
+        written = architecture.write(section, length)
+        if published.is_dir() and not any(key.startswith("model.encoding") for key in task.changed):
+            # An unchanged model keeps its length.
+            written |= {key: given[key] for key in architecture.length if key in written and key in given}
+        older = {key: written.pop(key) for key in OLDER if key in written}
+        config = AutoConfig.for_model(architecture.model_type, vocab_size=vocab_size, **special, **written)
         own = {name.removeprefix("model."): value for name, value in dict(task.state_dict()).items()}
         weights, loader = dict(architecture.weights(own, section)), auto
         config.architectures = [auto._model_mapping[type(config)].__name__]
     config.dtype = "float32"
     config.save_pretrained(folder)
+    _write_for_older(folder, older)
     # Weights of the zoo's own names are a checkpoint of the zoo too.
     beside = checkpoint_content(task, task.card) if architecture is None else {}
     write_safetensors(folder / EXPORTED, beside, weights)
@@ -192,18 +185,56 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
         atomic_write(file, json.dumps(options, indent=2))  # `transformers` refuses to save some that it reads
     trust = ", trust_remote_code=True" if architecture is None else ""
     loaded_by = f'{auto.__name__}.from_pretrained("{out}"{trust})'
-    return Exported(loaded_by, architecture.title if architecture else None, why, difference)
+    title, read_by = (architecture.title, READ_BY_4) if architecture else (None, READ_BY_5)
+    tokens = getattr(config, architecture.length[0] if architecture else "max_position_embeddings")
+    read_by = READ_BY_5 if None in older.values() else read_by
+    lengths = [tokens for tokens in (length << step for step in range(4)) if tokens <= _limit(task, config)]
+    harness = ""
+    if causal and lengths and (folder / TOKENIZER).is_file():
+        # Without `max_length` the harness cuts prompts at the length of config.json, from the left.
+        model = f"pretrained={out}{trust.replace(' ', '')},max_length={lengths[-1]}"
+        metadata = json.dumps({"max_seq_lengths": lengths})
+        harness = f"lm_eval --model hf --model_args {model} --tasks niah_single_1 --metadata '{metadata}'"
+    return Exported(loaded_by, title, why, difference, read_by, tokens, harness)
+
+
+def _write_for_older(folder: Path, older: dict[str, Any]) -> None:
+    """Add what `transformers` 4 reads to the files that version 5 wrote."""
+    config = read_json(folder / CONFIG)
+    config |= {key: value for key, value in older.items() if value is not None}
+    atomic_write(folder / CONFIG, json.dumps(config, indent=2))
+    if (file := folder / TOKENIZER_CONFIG).is_file():
+        tokenizer = read_json(file)
+        if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # both know its other name
+            tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"
+            atomic_write(file, json.dumps(tokenizer, indent=2))
+
+
+def _limit(task: Task, config: Any) -> float:
+    """The tokens that the exported model can read at a time. MPT's table of ALiBi has an end."""
+    return min(task.model.encoding.max_length or math.inf, getattr(config, "max_seq_len", math.inf))
 
 
 def _write_modelling(folder: Path, task: Task) -> None:
-    """Write the module that `transformers` imports, and the plugins of the model's encodings."""
+    """Write the module that `transformers` imports, and the plugins of the model's encodings.
+
+    It imports the installed packages of these too.
+    """
+    encoding = task.recipe.as_dict()["model"]["encoding"]
+    modules = {about.cls.__module__ for _, about in encodings_in(encoding, ()) if about.package}
+    needed = [PACKAGE, *packages(encoding_sources(encoding))]
     names = []
     for plugin in map(Path, task.recipe.plugins):
         shutil.copyfile(plugin, folder / plugin.name)
         names.append(plugin.stem)
     # `transformers` copies modules that are imported like this.
     imports = "".join(f"from .{name} import *  # registers its encodings\n" for name in names)
-    atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
+    text = MODELLING.format(
+        modules="".join(f"    import {one}  # registers its encodings\n" for one in sorted(modules)),
+        packages=" ".join(needed),
+        plugins=f"\n{imports}" if imports else "",
+    )
+    atomic_write(folder / "modeling_zoo.py", text)
 
 
 def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:
@@ -248,8 +279,7 @@ def _difference(task: Task, loader: Any, folder: Path, length: int, vocab_size: 
 
     transformers.utils.logging.disable_progress_bar()
     model = loader.from_pretrained(folder, dtype=torch.float32).eval()
-    limit = max(1, MOST_LOGITS // vocab_size)
-    limit = min(limit, task.model.encoding.max_length or limit)
+    limit = int(min(max(1, MOST_LOGITS // vocab_size), _limit(task, model.config)))
     generator, largest = torch.Generator().manual_seed(0), 0.0
     for tokens in {min(length, limit), min(2 * length, limit)}:
         ids = torch.randint(vocab_size, (1, tokens), generator=generator)

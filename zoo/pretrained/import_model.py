@@ -196,22 +196,24 @@ def load_weights(task: Task, published: Published) -> None:
     """Copy the weights of a published model into a task in float32, one at a time.
 
     Raises:
-        InputError: some are missing, left over, or of another shape.
+        InputError: some are missing, left over, of another shape, or there twice with two contents.
     """
-    own, there = task.state_dict(), _renamed(published)
-    names = {name.removeprefix("model.") for name in own}
-    rows = list(published.architecture.rows(task.recipe.as_dict()["model"], names))
+    own, there, architecture = task.state_dict(), _renamed(published), published.architecture
+    names, model = {name.removeprefix("model.") for name in own}, task.recipe.as_dict()["model"]
+    rows, copies = list(architecture.rows(model, names)), architecture.copies(model)
     wanted = {name for row in rows for name in row.theirs}
-    tied = (
-        {one + ".weight" for one in ("lm_head", "embed_out", "decoder", "cls.predictions.decoder")}
-        if task.recipe.model.tie_embeddings
-        else set()
-    )
     problems = [f"{name} is missing" for name in sorted(wanted - there.keys())]
     problems += [
         f"{name} has no place in the model"
-        for name in sorted(there.keys() - wanted - tied)
-        if not name.endswith(published.architecture.buffers)
+        for name in sorted(there.keys() - wanted - copies.keys())
+        if not name.endswith(architecture.buffers)
+    ]
+    problems += [
+        f"{name} differs from {first}, which the configuration uses for both: remove it, or set "
+        "tie_word_embeddings to false for an output layer of its own"
+        for name, first in copies.items()
+        if {name, first} <= there.keys()
+        and not torch.equal(_read_tensor(*there[name]), _read_tensor(*there[first]))
     ]
     with progress_bar(len(rows), "weights", "weight") as bar:
         for row in () if problems else rows:
@@ -268,10 +270,16 @@ def _origin(published: Published) -> dict[str, Any]:
 
 
 def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
-    """The file and the name there of each weight, by its name with the prefix of the architecture."""
-    prefix = published.architecture.prefix
-    begin = "" if any(name.startswith(prefix) for name in published.files) else prefix
-    named = {begin + name: (file, name) for name, file in published.files.items()}
+    """The file and the name there of each weight, by its name with the prefix of the architecture.
+
+    A wrapper of the model that was saved with it (`_orig_mod.`, `module.`, `language_model.`) is left out.
+    """
+    prefix, tokens = published.architecture.prefix, published.architecture.outside["tokens.weight"]
+    last = tokens.removeprefix(prefix)
+    before = min((name.removesuffix(last) for name in published.files if name.endswith(last)), default=prefix)
+    wrapper = before.removesuffix(prefix)
+    begin = "" if before.endswith(prefix) else prefix
+    named = {begin + name.removeprefix(wrapper): (file, name) for name, file in published.files.items()}
     # Norms of the first BERT are still called as in TensorFlow.
     older = ("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")
     return {name.replace(*older[0]).replace(*older[1]): file for name, file in named.items()}

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from zoo.runs.code_source import code_sources, packages
+
+PACKAGE = "positional-encoding-zoo"
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        loaded_by: the Python expression that loads it.
+        architecture: of `transformers`, as which it was written; None for the zoo's own.
+        reason: why it is the zoo's own.
+        difference: the largest of its logits to those of the run, where it was read back.
+        read_by: the versions of `transformers` that read it.
+        tokens: how many other tools read at a time, by its configuration.
+        harness: the command that measures it beyond the trained length with lm-evaluation-harness, if any.
+    """
+
+    loaded_by: str
+    architecture: str | None = None
+    reason: str = ""
+    difference: float | None = None
+    read_by: str = ""
+    tokens: int = 0
+    harness: str = ""
 
 
 def model_card(
     recipe: dict[str, Any],
     card: dict[str, Any],
     curves: str | None,
-    loaded_by: str,
-    architecture: str | None = None,
+    exported: Exported,
 ) -> str:
     """The model card, Markdown under the hub's metadata. No licence is given: the run does not know it.
 
@@ -24,15 +50,15 @@ def model_card(
         recipe: resolved.
         card: the run's; empty for a checkpoint that has none.
         curves: the tables of its evaluation, Markdown; None where it was not evaluated.
-        loaded_by: the Python expression that loads it.
-        architecture: of `transformers`, as which it is exported; None for the zoo's own.
+        exported: the result of its export.
     """
+    loaded_by, architecture = exported.loaded_by, exported.architecture
     model, data = recipe["model"], recipe["data"]
     encoding = _encoding_name(model["encoding"])
     causal = model["kind"] == "decoder"
     metadata: dict[str, Any] = {
-        "library_name": "transformers" if "from_pretrained" in loaded_by else "positional-encoding-zoo",
-        "tags": ["positional-encoding-zoo", "positional-encoding", encoding],
+        "library_name": "transformers" if "from_pretrained" in loaded_by else PACKAGE,
+        "tags": [PACKAGE, "positional-encoding", encoding],
     }
     if causal or "MaskedLM" in loaded_by:
         metadata["pipeline_tag"] = "text-generation" if causal else "fill-mask"
@@ -48,6 +74,8 @@ def model_card(
         "imported from": f"{imported['from']} ({imported['architecture']})" if imported else "",
         "data": "unknown" if imported else data["name"],
         "trained length": f"{data['sequence_length']:,} tokens",
+        "length for other tools": f"{exported.tokens:,} tokens" if exported.tokens else "",
+        "read by": exported.read_by,
         "tokens seen": _number(card.get("tokens_seen")),
         "optimizer steps": "unknown" if imported else _number(card.get("steps")),
         "seed": "" if imported else str(recipe["seed"]),
@@ -75,8 +103,15 @@ def model_card(
     ]
     if "trust_remote_code" in loaded_by:
         parts.append(
-            "`transformers` has no architecture that holds this model: `modeling_zoo.py` imports the package "
-            "`positional-encoding-zoo`, which must be installed."
+            "`transformers` has no architecture that holds this model, so `modeling_zoo.py` imports the zoo."
+        )
+    if "trust_remote_code" in loaded_by or library == "zoo":
+        needed = " ".join([PACKAGE, *packages(code_sources(recipe))])
+        parts.append(f"Its code has to be installed: `pip install {needed}`.")
+    if exported.harness:
+        parts.append(
+            "To measure it beyond the length for other tools, lm-evaluation-harness needs `max_length`:\n\n"
+            f"```sh\n{exported.harness}\n```"
         )
     if curves:
         # One level deeper than in the run's own report, whose title says nothing new here.

@@ -46,6 +46,14 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "llama3": {"factor": REQUIRED, ORIGINAL: None, "low_freq_factor": REQUIRED, "high_freq_factor": REQUIRED},
 }  # fmt: skip
 """The options of each type of scaling, named as ours, and their defaults."""
+OLDER = (
+    "rope_theta", "rope_scaling", "rotary_emb_base", "rotary_pct", "rope_local_base_freq",
+    "global_rope_theta", "local_rope_theta", "global_attn_every_n_layers",
+)  # fmt: skip
+"""Keys that `transformers` 4, vLLM and llama.cpp read, and that `transformers` 5 leaves out.
+
+An architecture writes None where they cannot hold a model.
+"""
 
 
 def rope(config: Config, base: float, partial: float | None = None, width: int = 0) -> dict[str, Any]:
@@ -87,14 +95,15 @@ def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> d
     length, found = config.take("max_position_embeddings"), {}
     section = config.section("rope_parameters", {})
     before = config.section("rope_scaling", {})
-    if section.values and before.values:
-        config.problem("rope_scaling", "cannot be imported beside rope_parameters")
     for kind, key in thetas.items():
         given = section.section(kind, _unscaled(config.take(key, kind=NUMBER), 1.0))
         given.values = given.values | (before.values if kind in scaled else {})
         found[kind] = _scaled(
             given, {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}, length
         )
+        if not found[kind].get("truncate", True):
+            holder = before if "truncate" in before.values else given
+            holder.problem("truncate", "is not read here by `transformers`: remove it, or set it to true")
     section.finish()
     return found
 
@@ -110,7 +119,7 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
         given.problem("rope_type", f"{kind!r} cannot be imported, only {', '.join(SCALINGS)}")
         return spec
     given.defaults |= SCALINGS[kind]
-    given.reader = f"rope_type {kind!r}"
+    given.reader, unscaled = f"rope_type {kind!r}", dict(spec)
     if kind != "default":
         spec["scaling"] = {"dynamic": "dynamic_ntk"}.get(kind, kind)
     if kind not in ("default", "linear"):
@@ -127,7 +136,8 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
         given.problem(ORIGINAL, "shorter than beta_slow turns of the fastest pair")
     given.finish()
-    return spec
+    changes_nothing = kind != "dynamic" and spec.get("factor") == 1 and "attention_factor" not in spec
+    return unscaled if changes_nothing else spec
 
 
 def activation(config: Config, key: str, ours: Mapping[str, str] = ACTIVATIONS) -> str:
@@ -206,8 +216,14 @@ def head_width(model: Model) -> int:
     return model.get("head_dim") or model["d_model"] // model["num_heads"]
 
 
-def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str, Any]:
-    """`rope_parameters` and the length they are for, from the options of the zoo's rope."""
+def write_rope(
+    model: Model,
+    encoding: dict[str, Any],
+    length: int,
+    names: Sequence[str] = ("rope_theta", "partial_rotary_factor"),
+) -> dict[str, Any]:
+    """`rope_parameters` and the length they are for, from the options of the zoo's rope; and the keys of
+    `transformers` 4, in which its base and its part have these names."""
     scaling, factor, base = encoding["scaling"], encoding["factor"], encoding["base"]
     width, part = head_width(model), encoding["partial"]
     rotated = round(part * width)
@@ -223,7 +239,18 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
     given |= {key: encoding[key] for key in own if encoding[key] is not None}
     given |= {ORIGINAL: original} if own else {}
     longest = length if scaling == "none" else max(length, int(original * factor))
-    return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}
+    given |= {"rope_theta": base}
+    older = {key: value for key, value in zip(names, (base, part), strict=True) if key in OLDER}
+    return {
+        "rope_parameters": given, "max_position_embeddings": longest, **older, **_older_scaling(given)
+    }  # fmt: skip
+
+
+def _older_scaling(given: dict[str, Any]) -> dict[str, Any]:
+    """The scaling of a section as `transformers` 4 has it, if any."""
+    apart = "rope_theta", "partial_rotary_factor"
+    scaling = {key: value for key, value in given.items() if key not in apart}
+    return {} if given["rope_type"] == "default" else {"rope_scaling": scaling}
 
 
 def _layers(model: Model) -> Iterator[tuple[Any, int | None]]:
@@ -238,14 +265,26 @@ def layer_types(model: Model) -> tuple[int | None, list[str]]:
     return width, [LAYER_TYPES[one is not None] for one in widths]
 
 
-def write_ropes(model: Model, length: int) -> dict[str, Any]:
-    """`rope_parameters` of each type of layers, and the length they are for."""
+def write_ropes(
+    model: Model, length: int, thetas: Mapping[str, str], scaled: Sequence[str]
+) -> dict[str, Any]:
+    """`rope_parameters` of each type of layers, and the length they are for; and as `ropes` reads them."""
     sections, longest = {}, length
     for encoding, window in _layers(model):
         written = write_rope(model, encoding, length)
         sections[LAYER_TYPES[window is not None]] = written["rope_parameters"]
         longest = max(longest, written["max_position_embeddings"])
-    return {"rope_parameters": sections, "max_position_embeddings": longest}
+    # A type without layers has the rope of the other, or a plain one where version 4 does not scale it.
+    present = next(iter(sections.values()))
+    plain = {key: present[key] for key in ("partial_rotary_factor", "rope_theta")} | {"rope_type": "default"}
+    for kind in LAYER_TYPES:
+        sections.setdefault(kind, present if kind in scaled else plain)
+    scalings = {kind: _older_scaling(given) for kind, given in sections.items()}
+    older = scalings[scaled[0]]
+    if scalings != {kind: older if kind in scaled else {} for kind in sections}:
+        older = {"rope_scaling": None}
+    older |= {key: sections[kind]["rope_theta"] for kind, key in thetas.items()}
+    return {"rope_parameters": sections, "max_position_embeddings": longest, **older}
 
 
 # Conditions: what an architecture holds
@@ -297,6 +336,8 @@ def only(name: str, **wanted: Iterable[Any]) -> Callable[[Model], str | None]:
 
 ROTARY: dict[str, Any] = {"layout": ("half",), "scaling": EQUAL_SCALINGS, "proportion": (1.0,)}
 WHOLE_ROPE, PARTIAL_ROPE = only("rope", **ROTARY, partial=(1.0,)), only("rope", **ROTARY)
+ROPE_OF_TYPE = only("rope", **ROTARY, partial=(1.0,), truncate=(True,))
+"""In a section for a type of layers `transformers` does not read `truncate`."""
 
 
 def rope_by_window(model: Model) -> str | None:
@@ -305,7 +346,7 @@ def rope_by_window(model: Model) -> str | None:
         return f"encoding is {called(model['encoding'])}"
     of_types: dict[bool, Any] = {}
     for encoding, window in _layers(model):
-        fault = WHOLE_ROPE({"encoding": encoding})
+        fault = ROPE_OF_TYPE({"encoding": encoding})
         if fault or of_types.setdefault(window is None, encoding) != encoding:
             return fault or "its layers with a window, or those without, have several ropes"
     return None

@@ -6,16 +6,19 @@ replace (`replaces`).
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from zoo import registry
+from zoo.errors import InputError
 from zoo.recipe.error_messages import Faults, explain_validation_error
 from zoo.recipe.sections import resolve_encoding
-from zoo.recipe.tree import KeyPath, dotted
+from zoo.recipe.tree import KeyPath, dotted, to_yaml_line
 
 ENCODING = ("model", "encoding")
 
@@ -29,9 +32,16 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     try:
         return resolve_encoding(spec), {}
     except ValidationError as error:
-        found = encodings_in(spec, ())
+        from zoo.encodings.parameters import representative  # imports torch
+
+        found = [*encodings_in(spec, ())]
         keys = {at: ["name", *(option.name for option in about.options)] for at, about in found}
         faults = explain_validation_error(error, spec, keys)
+        for at, about in found:
+            for key in about.wrapping:
+                if faults.get((*at, key)) == "missing":
+                    with suppress(InputError):  # no plain encoding is an example
+                        faults[*at, key] = f"missing, as in {to_yaml_line(representative(about.name))}"
         return None, {(*path, *below): message for below, message in faults.items()}
 
 
@@ -49,12 +59,34 @@ def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, registry.D
 
 
 def encoding_label(spec: Any) -> str:
-    """A resolved encoding in a word: its name, and those of the encodings in it or combined with it."""
+    """A resolved encoding in a word: its name, and those of the encodings in it or combined with it.
+
+    Encodings of a list with one name and different options have those that are not the default, and equal
+    neighbours are counted: `interleave(5x rope+rope base=1000000)`.
+    """
     if isinstance(spec, list | tuple):
-        return "+".join(map(encoding_label, spec))
+        names = [*map(encoding_label, spec)]
+        labels = [" ".join([name, *_own_options(one, spec)]) for one, name in zip(spec, names, strict=True)]
+        if labels != names:
+            counts = [(label, len([*same])) for label, same in itertools.groupby(labels)]
+            labels = [label if count == 1 else f"{count}x {label}" for label, count in counts]
+        return "+".join(labels)
     wrapping = registry.encodings.describe(spec["name"]).wrapping
     inside = [encoding_label(spec[key]) for key in wrapping if spec.get(key) is not None]
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
+
+
+def _own_options(spec: dict[str, Any], combined: Sequence[dict[str, Any]]) -> list[str]:
+    """The options of a resolved encoding that are neither the default nor those of all others of its name."""
+    about = registry.encodings.describe(spec["name"])
+    defaults, others = _defaults(about), [one for one in combined if one["name"] == spec["name"]]
+    return [
+        f"{key}={_value_text(value)}"
+        for key, value in spec.items()
+        if key not in about.wrapping
+        and value != defaults.get(key)
+        and any(o.get(key) != value for o in others)
+    ]
 
 
 def _defaults(about: registry.Description) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _path(detail: dict[str, Any], given: Any) -> KeyPath:
         if inside:
             path.append(part)
             given = given[part]
-    if detail["type"] == "missing" and isinstance(given, Mapping | list):
+    if detail["type"] == "missing":
         path.append(detail["loc"][-1])
     return tuple(path)
 

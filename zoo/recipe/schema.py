@@ -238,8 +238,9 @@ class Recipe(Section):
     seed: Seed = 0
     """Seed of initial weights, order of the data and dropout."""
     init_from: Text | None = None
-    """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
-    is not the encoding's must match. null: they are drawn from the seed."""
+    """Run folder or checkpoint whose weights the run starts from, relative to the working directory. Shape of
+    the model and tokenizer must match; encoding, data, length and optimizer may differ. null: they are drawn
+    from the seed."""
     task: Annotated[SerializeAsAny[NamedConfig], _by_value("task")]
     """The task: a name, or a mapping of a name and options. null: by data and model.kind."""
     model: ModelConfig

@@ -79,8 +79,10 @@ class EvaluateConfig(Section):
     """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. []: `fit` does not evaluate."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first of the task."""
-    split: Literal["valid", "test"] | None = None
-    """Split that is scored. null: the one that each protocol scores by default."""
+    split: Literal["valid", "test", "all"] | None = None
+    """Split that is scored. all: every document of a text that the model was not trained on. null: all of a
+    file or folder given by --data and of the text of an imported model, else the one that each protocol
+    scores by default."""
     start_token: Literal["auto", "none"] = "auto"
     """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
     text, if any. none: they begin with the text."""

@@ -15,7 +15,8 @@ from zoo.comparison.comparable import (
     is_of_the_encoding,
     value_as_text,
 )
-from zoo.comparison.runs import RunInfo, read_runs
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import read_runs
 from zoo.console import table
 from zoo.errors import InputError
 from zoo.figures.curves import pictures

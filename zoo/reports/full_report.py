@@ -8,7 +8,8 @@ from pathlib import Path
 
 from zoo.comparison.caveats import of_runs
 from zoo.comparison.frame import Results
-from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import command, waiting
 from zoo.errors import InputError

@@ -15,7 +15,8 @@ from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import UNKNOWN, RunInfo, evaluate_command, options, read_runs, run_info
+from zoo.comparison.run_info import UNKNOWN, RunInfo
+from zoo.comparison.runs import evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.console import command
 from zoo.errors import InputError, Problem
@@ -122,7 +123,22 @@ def build(
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable.
     """
-    runs = chosen(read_runs(paths), protocols, lengths)
+    return report_on(read_runs(paths), protocols, lengths, force, out, reference, models, paths)
+
+
+def report_on(
+    runs: Sequence[RunInfo],
+    protocols: Sequence[str] | None = None,
+    lengths: Sequence[int] | None = None,
+    force: bool = False,
+    out: Path = OUT,
+    reference: str | None = None,
+    models: bool = False,
+    paths: Sequence[Path] = (),
+) -> Report:
+    """As `build`, of runs that were read already; `paths` are those in the report's command."""
+    runs = chosen(runs, protocols, lengths)
+    paths = paths or [Path(run.path) for run in runs]
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force

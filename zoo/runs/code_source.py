@@ -17,8 +17,8 @@ from zoo.launch.ranks import is_first_process
 from zoo.recipe.encoding import encodings_in
 
 Source = dict[str, Any]
-"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it
-is not an encoding."""
+"""{"name", "sha256" of its file or of its package, and "file" or "package" with "version"}, all text; and the
+"kind" where it is not an encoding."""
 
 
 def encoding_sources(encoding: Any) -> list[Source]:
@@ -41,6 +41,11 @@ def code_sources(recipe: dict[str, Any]) -> list[Source]:
 def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
     """The sources on the card of a run, if any."""
     return (card or {}).get("code_source") or []
+
+
+def packages(sources: Sequence[Source]) -> list[str]:
+    """The installed packages among sources, as `pip install` takes them."""
+    return sorted({f"{one['package']}=={one['version']}" for one in sources if "package" in one})
 
 
 def describe_missing(sources: Sequence[Source]) -> list[str]:
@@ -93,16 +98,26 @@ def _sources(kind: str, names: Iterable[str]) -> list[Source]:
 
 def _source(kind: str, name: str) -> Source:
     about = registry.KINDS[kind].describe(name)
-    try:
-        digest = hashlib.sha256(about.file.read_bytes()).hexdigest()
-    except OSError:  # a class of a notebook
-        digest = ""
     origin = {"file": str(about.file)}
     if about.package is not None:
         package, _, version = about.package.rpartition(" ")
         origin = {"package": package, "version": version}
     of_kind = {} if kind == "encoding" else {"kind": kind}
-    return {"name": name, **origin, "sha256": digest, **of_kind}
+    return {"name": name, **origin, "sha256": _digest(about), **of_kind}
+
+
+def _digest(about: registry.Description) -> str:
+    """Of the file of a class; of an installed one, of all modules of its package."""
+    module = sys.modules.get(about.cls.__module__.split(".")[0]) if about.package else None
+    folders = getattr(module, "__path__", ())
+    files = {file.relative_to(one): file for one in folders for file in Path(one).rglob("*.py")}
+    try:
+        if not files:
+            return hashlib.sha256(about.file.read_bytes()).hexdigest()
+        lines = (f"{name} {hashlib.sha256(files[name].read_bytes()).hexdigest()}\n" for name in sorted(files))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    except OSError:  # a class of a notebook
+        return ""
 
 
 def _origin(source: Source) -> str:
@@ -114,7 +129,7 @@ def _remedy(source: Source) -> str:
     if reason := _registry(source).broken.get(source["name"]):
         return f", which cannot be used: {reason}"
     if "package" in source:
-        return f": pip install {source['package']}=={source['version']}"
+        return f": pip install {packages([source])[0]}"
     file = source["file"]
     if not file.endswith(".py"):
         return ": register it again before you load this"

@@ -38,7 +38,8 @@ def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")
     if run.is_new and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
-    return "\n".join([line, *plan.warnings(), *limits_of_evaluation(task, source)])
+    about = [source.about] if source.about else []
+    return "\n".join([line, *about, *plan.warnings(), *limits_of_evaluation(task, source)])
 
 
 def finish(trained: TrainingRun, source: DataSource) -> tuple[list[Measurement], list[str]]:

@@ -149,7 +149,7 @@ def plan_of(recipe: Recipe) -> Plan:
         with suppress(InputError):  # the tokenizer or the data may be missing here
             given = dataset.given_tokenizer()
             vocab_size = given.vocab_size if given else dataset.vocab_size
-            tokens = dataset.tokens(build=False)
+            tokens = dataset.tokens(recipe, build=False)
     if tokens or not isinstance(dataset, TokenizedText):
         source = dataset.open(recipe)
         vocab_size = source.vocab_size

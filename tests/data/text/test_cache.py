@@ -3,19 +3,15 @@
 import multiprocessing
 import os
 import shutil
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from zoo import registry
-from zoo.data.text import SPLITS, Corpus, files, tokens
+from zoo.data.text import Corpus, files, tokens
 from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
-from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 
 TEXTS = {
@@ -134,55 +130,6 @@ def test_damage_is_reported_and_nothing_is_removed(tmp_path, damage):
     assert opened(tmp_path).folder == folder
 
 
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_a_build_goes_on_where_a_killed_one_stopped(tmp_path, small_batches, monkeypatch):
-    """Each process is killed at its second batch, with what it has flushed by then and half a batch more."""
-    whole = content(opened(tmp_path / "whole").folder)
-    encode, learn = TextTokenizer.encode_batch, token_cache.train_tokenizer
-    encoded, learned = [], []
-    monkeypatch.setattr(token_cache, "train_tokenizer", lambda *given: learned.append(1) or learn(*given))
-
-    def killed(tokenizer, texts):
-        if calls:
-            (part,) = (tmp_path / "cut").glob(".*.part")
-            shutil.copytree(part, tmp_path / "left")
-            for file in (tmp_path / "left").glob("*.tokens"):
-                file.write_bytes(file.read_bytes() + b"half")
-            raise KeyboardInterrupt
-        calls.append(1)
-        encoded.extend(texts)
-        return encode(tokenizer, texts)
-
-    monkeypatch.setattr(TextTokenizer, "encode_batch", killed)
-    for _ in range(50):
-        calls = []
-        with suppress(KeyboardInterrupt):
-            folder = opened(tmp_path / "cut").folder
-            break
-        (part,) = (tmp_path / "cut").glob(".*.part")
-        shutil.rmtree(part)
-        (tmp_path / "left").rename(part)
-    assert content(folder) == whole and len(learned) == 1
-    assert encoded == TEXTS["train"] + TEXTS["valid"] and len(encoded) > 10
-
-
-def test_a_corpus_of_mixed_splits_is_read_once_for_its_tokens(tmp_path):
-    """And its fingerprint is that of the splits one after the other."""
-    mixed = [(split, text) for split in reversed(SPLITS) for text in TEXTS[split]]
-    mixed = mixed[::2] + mixed[1::2]
-    texts = {split: [text for one, text in mixed if one == split] for split in SPLITS}
-    reads = []
-    corpus_of = partial(corpus, texts)
-    tokenizer = opened(tmp_path / "other").tokenizer
-    expected = open_cache(corpus_of, 300, tmp_path / "apart", tokenizer)
-    once = replace(corpus_of(), mixed=lambda: reads.append(1) or iter(mixed))
-    found = open_cache(lambda: once, 300, tmp_path / "once", tokenizer)
-    assert content(found.folder) == content(expected.folder) and len(reads) == 1
-
-
 def test_a_build_that_fails_leaves_nothing(tmp_path):
     def documents(split):
         if split == "valid":
@@ -217,10 +164,10 @@ def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path
     open_corpus = plain_text(tmp_path / "texts")
     file, real, count = tmp_path / "texts/5.txt", files._plain_documents, iter(range(10**6))
 
-    def documents(path):
+    def documents(path, column):
         if next(count) == seen:
             file.unlink() if change == "goes" else file.write_text("Another")
-        return real(path)
+        return real(path, column)
 
     monkeypatch.setattr(files, "_plain_documents", documents)
     message = (

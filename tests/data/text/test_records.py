@@ -12,7 +12,7 @@ import pytest
 
 from zoo.data import open_data
 from zoo.data.text import SPLITS
-from zoo.data.text.files import open_text, read_documents
+from zoo.data.text.files import find_files, open_text, read_documents
 from zoo.data.text.splits import BY_POSITION, NAMED
 from zoo.errors import InputError
 from zoo.recipe import resolve
@@ -85,8 +85,107 @@ def test_names_of_files_and_folders_are_splits(tmp_path):
     assert splits(tmp_path) == {"train": TEXTS, "valid": ["Valid."], "test": ["Test."]}
     assert open_text(tmp_path).split() == NAMED
     (tmp_path / "trainer.txt").write_text("whose?")
-    with pytest.raises(InputError, match=r"trainer\.txt: .*in no split"):
-        open_text(tmp_path)
+    with pytest.raises(InputError, match=r"test\.md is named as a split, and trainer\.txt is in no split"):
+        splits(tmp_path)
+    assert len([*open_text(tmp_path).whole().documents("valid")]) == len(TEXTS) + 3
+
+
+BY_NAME = {
+    "train and test": ("train.jsonl", "test.jsonl"),
+    "capitals": ("TRAIN_001.jsonl", "TRAIN_002.jsonl", "TEST_001.jsonl"),
+    "train, eval": ("train.jsonl", "eval.jsonl"),
+    "TinyStories": ("TinyStoriesV2-GPT4-train.jsonl", "TinyStoriesV2-GPT4-valid.jsonl"),
+    "C4": ("c4-train.00000-of-01024.jsonl", "c4-validation.00000-of-00008.jsonl"),
+    "corpus.train": ("corpus.train.jsonl", "corpus.valid.jsonl", "corpus.test.jsonl"),
+    "folders": ("TRAIN/1.jsonl", "TEST/1.jsonl", "TEST/train.jsonl"),
+    "all three": ("train.jsonl", "valid.jsonl", "test.jsonl"),
+}
+
+
+def write_named(root, names):
+    """A folder of files with 50 documents each, which begin with the name of their file."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps({"text": f"{name} {n} the mill by the river"}) for n in range(50))
+        (root / name).write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("names", BY_NAME.values(), ids=BY_NAME)
+def test_a_document_of_a_file_named_as_held_out_is_not_trained_on(names, tmp_path):
+    write_named(tmp_path, names)
+    found = splits(tmp_path)
+    assert len(all_of(found)) == 50 * len(names) and all(map(found.get, ("train", "valid")))
+    of_train = {
+        name for name in names if name.lower().startswith("train") or "-train" in name or ".train" in name
+    }
+    assert {text.split()[0] for text in found["train"]} == of_train
+    assert not {text.split()[0] for text in found["test"]} & of_train
+
+
+AMBIGUOUS = [
+    ("corpus.jsonl", "test.jsonl"),
+    ("my-corpus.jsonl", "my-corpus-test.jsonl"),
+    ("part-00000-of-00001.jsonl", "test-00000-of-00001.jsonl"),
+    ("train.jsonl", "more.jsonl", "A Test of Time.jsonl"),
+    ("valid.jsonl", "test.jsonl"),
+]
+
+
+@pytest.mark.parametrize("names", AMBIGUOUS)
+def test_files_that_may_be_held_out_or_not_are_refused(names, tmp_path):
+    write_named(tmp_path, names)
+    with pytest.raises(InputError, match=r"data\.root: .*(in no split|it needs train)"):
+        splits(tmp_path)
+    assert len([*open_text(tmp_path).whole().documents("valid")]) == 50 * len(names)
+
+
+def test_titles_among_novels_are_no_splits(tmp_path):
+    names = [f"Novel {word}.txt" for word in "abcdefgh"] + ["A Test of Time.txt", "Train Dreams.txt"]
+    for name in names:
+        (tmp_path / name).write_text(f"{name} is a novel")
+    with pytest.raises(InputError, match=r"A Test of Time\.txt is named as a split"):
+        splits(tmp_path)
+    (tmp_path / names.pop()).unlink()
+    found = splits(tmp_path)
+    assert [len(found[split]) for split in SPLITS] == [7, 1, 1] and len(all_of(found)) == len(names)
+
+
+def test_a_folder_is_read_without_what_lies_there_by_accident(tmp_path):
+    own, far = tmp_path / "own", tmp_path / "far"
+    for folder in (own / ".ipynb_checkpoints", own / "data", far):
+        folder.mkdir(parents=True)
+    for name in ("a.txt", "b.txt", "data/c.txt"):
+        (own / name).write_text(f"{name} is a chapter")
+    (own / ".ipynb_checkpoints/a.txt").write_text("DRAFT")
+    (own / "._b.txt").write_bytes(b"\0\5\x16\7AppleDouble")
+    (own / "README.md").write_text("CARD of a data set")
+    (far / "d.txt").write_text("d.txt lies on another disk")
+    (own / "more").symlink_to(far)
+    (own / "data/around").symlink_to(own)
+    assert [text.split()[0] for text in all_of(splits(own))] == ["a.txt", "b.txt", "d.txt", "data/c.txt"]
+    assert [file.name for file in find_files(own)] == ["a.txt", "b.txt", "c.txt", "d.txt"]
+
+
+def test_one_record_over_lines_and_a_name_with_colons(tmp_path):
+    (tmp_path / "one.json").write_text('{\n "text":\n "one record"\n}\n')
+    assert [*read_documents(tmp_path / "one.json", "text")] == ["one record"]
+    (tmp_path / "Part 1::The mill.txt").write_text("The mill.")
+    assert [*read_documents(tmp_path / "Part 1::The mill.txt", "text")] == ["The mill."]
+
+
+def test_a_quotation_mark_between_tabs_is_text(tmp_path):
+    (tmp_path / "a.tsv").write_text('id\ttext\n1\t"Yes, he said.\n2\t"No." "No?"\n')
+    assert [*read_documents(tmp_path / "a.tsv", "text")] == ['"Yes, he said.', '"No." "No?"']
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("b.jsonl", b""), ("b.csv", b"text,id\n"), ("b.parquet", None)]
+)
+def test_an_empty_shard_is_a_warning(name, content, tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_bytes(FORMATS[".jsonl"])
+    (tmp_path / name).write_bytes(no_rows() if content is None else content)
+    assert all_of(splits(tmp_path)) == sorted(TEXTS)
+    assert capsys.readouterr().err == f"warning: {tmp_path / name} holds no text\n"
 
 
 @pytest.mark.parametrize("several", [True, False])
@@ -162,14 +261,18 @@ FAULTS = [
     ("a.csv", b"id,text\n1,One.\n2,Two.,more\n", r"a\.csv:3: cannot be read: more fields than the header"),
     ("a.csv", b'id,text\n1,One.\n2,"Two.\n', r"a\.csv:3: cannot be read: unexpected end of data"),
     ("a.csv", b"id,body\n1,One.\n", r"a\.csv: data\.column: no column 'text'"),
+    ("a.csv", b"text,id,text\nOne.,1,Two.\n", r"a\.csv: data\.column: 2 columns 'text'"),
+    ("a.csv", b"id,text\n1,One.\n2\n", r"a\.csv:3: cannot be read: fewer fields than the header"),
+    ("a.tsv", b'id\ttext\n1\t"One.\nTwo."\n', r"a\.tsv:3: cannot be read: fewer fields than the header"),
+    ("a.json", b'[\n{"text": "One."},\n{"text": 2}\n]', r"a\.json: record 2: data\.column: .* int"),
     ("a.parquet", b"PAR1 and nothing", r"a\.parquet: cannot be read: .*[Pp]arquet"),
     ("a.txt.gz", gzip.compress(b"One.\n" * 1000, mtime=0)[:40], r"a\.txt\.gz: cannot be read: "),
-    ("a.jsonl", b"", r"a\.jsonl: holds no record"),
-    ("a.jsonl", b"\n\n", r"a\.jsonl: holds no record"),
-    ("a.json", b"[]", r"a\.json: holds no record"),
-    ("a.csv", b"", r"a\.csv: holds no record"),
-    ("a.csv", b"text,id\n", r"a\.csv: holds no record"),
-    ("a.parquet", no_rows(), r"a\.parquet: holds no record"),
+    ("a.jsonl", b"", r"a\.jsonl: data\.root: holds no text"),
+    ("a.jsonl", b"\n\n", r"a\.jsonl: data\.root: holds no text"),
+    ("a.json", b"[]", r"a\.json: data\.root: holds no text"),
+    ("a.csv", b"", r"a\.csv: data\.root: holds no text"),
+    ("a.csv", b"text,id\n", r"a\.csv: data\.root: holds no text"),
+    ("a.parquet", no_rows(), r"a\.parquet: data\.root: holds no text"),
 ]
 
 

@@ -76,18 +76,25 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
         ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
     ],
 )
-def test_the_divisor_of_the_products(scale, divisor, against, size_of, agree):
-    """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released."""
-    cable = with_large_weights(
-        CABLE(size_of(), **({} if scale is None else {"scale": scale}))
-    ).requires_grad_(False)
+@pytest.mark.parametrize("attention_scale", [None, 0.5])
+def test_the_divisor_of_the_products(scale, divisor, against, attention_scale, size_of, agree):
+    """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released.
+
+    Another scale of the model's attention changes that of `head` only.
+    """
+    size = size_of(attention_scale=attention_scale)
+    cable = with_large_weights(CABLE(size, **({} if scale is None else {"scale": scale}))).requires_grad_(
+        False
+    )
+    if scale == "head" and attention_scale:
+        divisor = 1 / attention_scale
     x, pos, (q, k, v) = torch.randn(B, T, E), torch.arange(T), torch.randn(3, B, H, T, D)
     context = AttentionContext(pos, pos, features=cable.read(x))
     got = attend(
         *cable.rotate(q, k, context),
         v,
         ScoreTerms(LayerEncodings([cable]), [context], content=(q, k)),
-        D**-0.5,
+        size.scale,
     )
     expected = torch.zeros(B, H, T, D)
     for b in range(B):

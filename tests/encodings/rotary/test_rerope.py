@@ -22,8 +22,11 @@ def rerope(size_of):
     return rerope
 
 
-def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_of=lambda p: 1.0):
+def scores_by_pairs(
+    q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_of=lambda p: 1.0, frequency=None
+):
     """Scores [B,H,T,S]: each pair of a query and a key turned by the distance from `distance_of`."""
+    frequency = frequency or [10000 ** (-2 * pair / width) for pair in range(width // 2)]
     scores = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
     for b, h, t, s in torch.cartesian_prod(*(torch.arange(n) for n in scores.shape)).tolist():
         i, j = (pos[b if pos.dim() == 2 else 0, row].item() if pos.dim() == 2 else pos[row].item()
@@ -33,9 +36,7 @@ def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_o
         for pair in range(width // 2):
             at = (pair, pair + width // 2) if half else (2 * pair, 2 * pair + 1)
             a, c = complex(one[at[0]], one[at[1]]), complex(other[at[0]], other[at[1]])
-            total += (
-                a * c.conjugate() * cmath.exp(1j * distance_of(i, j) * 10000 ** (-2 * pair / width))
-            ).real
+            total += (a * c.conjugate() * cmath.exp(1j * distance_of(i, j) * frequency[pair])).real
         scores[b, h, t, s] = scale_of(i) * total / math.sqrt(q.shape[-1])
     return scores.float()
 

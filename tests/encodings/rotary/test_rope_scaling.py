@@ -207,15 +207,17 @@ def test_a_loop_over_the_formula(scaling, rope, agree):
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_factor_one_is_rope(layout, rope):
+def test_a_factor_just_above_one_is_nearly_rope_and_one_is_refused(layout, rope):
     pos, (q, k) = torch.arange(3 * L), heads(3 * L)
     plain = turned(rope(layout=layout), q, k, pos)
-    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope", "proportional"):
-        same = turned(rope(layout=layout, scaling=scaling), q, k, pos)
-        assert all(torch.equal(got, expected) for got, expected in zip(same, plain, strict=True)), scaling
-        if scaling != "proportional":
-            scaled = turned(rope(layout=layout, scaling=scaling, factor=4.0), q, k, pos)
-            assert (scaled[0] - plain[0]).abs().max() > 0.1, scaling
+    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope"):
+        with pytest.raises(ValueError, match="set factor"):
+            rope(layout=layout, scaling=scaling)
+        near, far = (
+            turned(rope(layout=layout, scaling=scaling, factor=factor), q, k, pos) for factor in (1 + 1e-6, 4)
+        )
+        torch.testing.assert_close(near, plain, rtol=0, atol=1e-3)
+        assert (far[0] - plain[0]).abs().max() > 0.1, scaling
 
 
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])

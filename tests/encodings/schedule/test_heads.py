@@ -111,6 +111,15 @@ def test_two_of_one_kind_keep_their_own_rows(model_of, tokens):
         torch.testing.assert_close(decoded(model, row, [5, 1, 1, 3, 4]), model(row), rtol=0, atol=1e-5)
 
 
+def test_two_of_one_kind_draw_coefficients_of_their_own(size_of):
+    pair = {"name": "heads", "of": [{"name": "fope"}, {"name": "fope"}]}
+    nested = build_encoding({"name": "heads", "of": [pair, {"name": "fope"}], "counts": [4, 2]}, size_of())
+    first, second, third = (*nested.of[0].of, nested.of[1])
+    draws = [part.mixing[:, 0] for part in (first, second, third)]
+    assert not any(torch.equal(draws[a], draws[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert torch.equal(first.mixing, build_encoding("fope", size_of(num_heads=2, d_model=16)).mixing)
+
+
 def test_the_pointwise_bias_is_the_table(size_of):
     encoding = build_encoding(heads("alibi", "none", "kerple", counts=[1, 2, 3]), size_of())
     pos = torch.arange(9)

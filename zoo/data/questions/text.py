@@ -178,7 +178,7 @@ class TextQuestionsDataset(TokenizedText):
         return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
 
     def open(self, recipe: Recipe) -> DataSource:
-        return TextQuestionsSource(recipe, self, self.tokens())
+        return TextQuestionsSource(recipe, self, self.tokens(recipe))
 
     def examples(
         self, stream: TokenStream, tokenizer: TextTokenizer, split: str, length: int, size: int, **options

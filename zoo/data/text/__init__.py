@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from zoo.console import byte_bar
@@ -18,9 +19,10 @@ class Corpus:
 
     `documents(split)` gives them in order. `identity` is JSON that differs where the text may differ: files
     with size and times, or the options of a generator. With `newline_is_word` each end of line counts as a
-    word, as in WikiText. `split()` states for the card how the splits were made, if that needs a note.
-    `mixed()` gives the documents of all splits, each after its split, where reading one split reads them all.
-    `size()` is the bytes of the text, where these are known before it is tokenized.
+    word, as in WikiText. `split()` states for the card how the splits were made, if that needs a note, and
+    `rule` for the user, if it has none. `size()` is the bytes of the text, where these are known before it is
+    tokenized. `unsplit()` gives the documents of all splits in the order of the files, if these have another
+    one. `files` is their number, if it has any.
     """
 
     name: str
@@ -28,14 +30,23 @@ class Corpus:
     documents: Callable[[str], Iterator[str]]
     newline_is_word: bool = False
     split: Callable[[], str | None] = lambda: None
-    mixed: Callable[[], Iterator[tuple[str, str]]] | None = None
     size: Callable[[], int | None] = lambda: None
+    unsplit: Callable[[], Iterator[str]] | None = None
+    files: int = 0
+    rule: str = "in its own splits"
 
-    def all_documents(self) -> Iterator[tuple[str, str]]:
-        """The documents of all splits in one reading, each after its split; those of a split in order."""
-        if self.mixed is not None:
-            return self.mixed()
-        return ((split, document) for split in SPLITS for document in self.documents(split))
+    def whole(self) -> Corpus:
+        """The same documents in one split, `valid`, for a text that is only scored."""
+
+        def documents(split: str) -> Iterator[str]:
+            if split != "valid":
+                return iter(())
+            return self.unsplit() if self.unsplit else chain.from_iterable(map(self.documents, SPLITS))
+
+        rule = "all scored"
+        return replace(
+            self, identity=[*self.identity, "all"], documents=documents, split=lambda: None, rule=rule
+        )
 
 
 def stamp(path: Path) -> list:

@@ -2,21 +2,19 @@
 
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
 `TokenStream` for each split, and meta.json with the size of every other file. It is built under another
-name and renamed, so that it is complete; a lock lets one process build while others wait. The next process
-continues the work of a killed one.
+name and renamed, so that it is complete; a lock lets one process build while others wait.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import tokenizers
@@ -26,7 +24,7 @@ from tqdm import tqdm
 from zoo.console import byte_bar, duration
 from zoo.data.text import SPLITS, Corpus
 from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, learn_characters, train_tokenizer
-from zoo.data.text.tokens import LENGTHS, TokenStream, write_split
+from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
 from zoo.launch.ranks import is_first_process
@@ -38,7 +36,7 @@ META = "meta.json"
 @dataclass(frozen=True)
 class TokenCache:
     """An opened cache folder. `corpus`, a hash of all documents, and `tokenizer.fingerprint` identify it.
-    `text_bytes` is the size of its text; None where it was not recorded."""
+    `text_bytes` is the size of its text; None where it was not recorded. `about` is a line for the user."""
 
     folder: Path
     corpus: str
@@ -47,6 +45,7 @@ class TokenCache:
     streams: dict[str, TokenStream]
     split: str | None
     text_bytes: int | None
+    about: str = ""
 
 
 def open_cache(
@@ -87,7 +86,13 @@ def open_cache(
                 "folder with --set data.cache=FOLDER"
             )
             raise InputError(Problem(message, key="data.cache", where=str(root))) from error
-    return read(folder)
+    cache = read(folder)
+    counts = {split: len(stream.document_starts) for split, stream in cache.streams.items()}
+    files = f"{corpus.files:,} file{'s' * (corpus.files > 1)}, " if corpus.files else ""
+    shares = [f"{count:,} {split}" for split, count in counts.items()] if counts["train"] else []
+    divided = ", ".join([*shares, cache.split or corpus.rule])
+    about = f"{corpus.name}: {files}{sum(counts.values()):,} documents: {divided}"
+    return replace(cache, about=about)
 
 
 def _acquired(lock: FileLock, name: str) -> Any:
@@ -108,11 +113,13 @@ def _build(
     open_corpus: Callable[[], Corpus],
     characters: bool,
 ) -> None:
-    with atomic_folder(folder, resumable=True) as part:
+    for left in folder.parent.glob(
+        f".{folder.name}.*"
+    ):  # by a process that was killed: this one has the lock
+        shutil.rmtree(left, ignore_errors=True)
+    with atomic_folder(folder) as part:
         if isinstance(vocabulary, TextTokenizer):
             tokenizer = vocabulary
-        elif (part / TOKENIZER).exists():
-            tokenizer = TextTokenizer.load(part / TOKENIZER)
         else:
             with byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
                 learn = learn_characters if characters else train_tokenizer
@@ -121,9 +128,10 @@ def _build(
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest, new, size, began = hashlib.sha256(), 0, corpus.size(), time.perf_counter()
         with byte_bar(f"tokenizing {corpus.name}", size) as bar:
-            for split, documents in _split_by_split(corpus, part):
+            for split in SPLITS:
                 digest.update(f"split {split}\n".encode())
-                new += write_split(_watched(documents, bar, digest), tokenizer, units, part / split)
+                documents = _watched(corpus.documents(split), bar, digest)
+                new += write_split(documents, tokenizer, units, part / split)
             size = int(bar.n) or None  # a bar that is not shown does not count
         seconds = time.perf_counter() - began
         if is_first_process():
@@ -143,30 +151,6 @@ def _build(
             "text_bytes": size,
         }
         write_meta(part, meta)
-    for split in SPLITS:  # needed until now: a folder takes a while to reach the disk
-        (folder / split).with_suffix(LENGTHS).unlink()
-
-
-def _split_by_split(corpus: Corpus, folder: Path) -> Iterator[tuple[str, Iterator[str]]]:
-    """The splits with their documents, in one reading of the corpus. Take each up before the next one.
-
-    The documents of other splits than the first, a tenth of most corpora, wait in temporary files.
-    """
-    first, *others = SPLITS
-    with ExitStack() as stack:
-        waiting = {split: stack.enter_context(TemporaryFile("w+", dir=folder)) for split in others}
-
-        def of_first() -> Iterator[str]:
-            for split, document in corpus.all_documents():
-                if split == first:
-                    yield document
-                else:
-                    waiting[split].write(json.dumps(document) + "\n")
-
-        yield first, of_first()
-        for split, file in waiting.items():
-            file.seek(0)
-            yield split, map(json.loads, file)
 
 
 def _watched(documents: Iterable[str], bar: tqdm, digest: Any = None) -> Iterator[str]:
@@ -182,7 +166,7 @@ def _watched(documents: Iterable[str], bar: tqdm, digest: Any = None) -> Iterato
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
     """Write meta.json of a cache folder, with the sizes of all other files."""
-    files = [path for path in sorted(folder.iterdir()) if path.name != META and path.suffix != LENGTHS]
+    files = [path for path in sorted(folder.iterdir()) if path.name != META]
     sizes = {path.name: path.stat().st_size for path in files}
     atomic_write(folder / META, json.dumps({**meta, "files": sizes}, indent=1) + "\n")
 

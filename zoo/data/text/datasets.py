@@ -56,16 +56,37 @@ class TokenizedText(Dataset):
         """The documents of each split. Raises InputError where they are not available."""
         raise NotImplementedError
 
-    def tokens(self, build: bool = True) -> TokenCache | None:
-        """The tokenized corpus; None where it is not tokenized yet and `build` is False. Raises InputError
-        where it cannot be read."""
+    def tokens(self, recipe: Recipe | None = None, build: bool = True) -> TokenCache | None:
+        """The tokenized corpus; None where it is not tokenized yet and `build` is False. All of it is one
+        split where the recipe scores all.
+
+        Raises InputError where it cannot be read; before that for a tokenizer that the recipe cannot use.
+        """
         folder = Path(self.cache) if self.cache else default_root() / "cache"
         given, characters = self.given_tokenizer(), self.tokenizer == CHARACTERS
-        return open_cache(self.corpus, self.vocab_size, folder, given, build, characters)
+        if given is not None and recipe is not None:
+            _validate_tokenizer(given, recipe)
+        scores_all = recipe is not None and recipe.evaluate.split == "all"
+        corpus = (lambda: self.corpus().whole()) if scores_all else self.corpus
+        return open_cache(corpus, self.vocab_size, folder, given, build, characters)
 
     def given_tokenizer(self) -> TextTokenizer | None:
         """The user's own tokenizer; None where one is learned. Raises InputError where it cannot be used."""
         return open_tokenizer(self.tokenizer) if self.tokenizer not in (None, CHARACTERS) else None
+
+
+def _validate_tokenizer(tokenizer: TextTokenizer, recipe: Recipe) -> None:
+    """Raises InputError for one that the task or the packing of a recipe cannot use."""
+    hides = tasks.describe(recipe.task.name).hides_tokens
+    if not (tokenizer.spells_text or hides):
+        message = "WordPiece drops spaces: bits per byte are unknown, and only masked tokens are scored"
+        raise InputError(Problem(message, key="data.tokenizer"))
+    if hides and tokenizer.mask_token is None:
+        message = f"has no token {MASK}, which hides the tokens to predict"
+        raise InputError(Problem(message, key="data.tokenizer"))
+    if getattr(recipe.data, "packing", None) == "separate" and tokenizer.end_token is None:
+        message = "separate documents need a tokenizer with a token that closes a document"
+        raise InputError(Problem(message, key="data.packing"))
 
 
 class TextDataset(TokenizedText):
@@ -97,7 +118,7 @@ class TextDataset(TokenizedText):
             raise InputError(Problem(message, key="data.lengths"))
 
     def open(self, recipe: Recipe) -> DataSource:
-        source = TextSource(recipe, self.gives, self.tokens(), self.packing == "separate")
+        source = TextSource(recipe, self.gives, self.tokens(recipe), self.packing == "separate")
         source.lengths = self.lengths
         return source
 
@@ -107,28 +128,23 @@ class TextSource(DataSource):
 
     Args:
         separate: each token sees its own document alone.
-
-    Raises:
-        InputError: separate documents, and no token that closes a document; or WordPiece, for a task that
-            scores the bytes of a text.
     """
 
     def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache, separate: bool = False):
         super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
-        self.separate = separate
-        if not (tokens.tokenizer.spells_text or tasks.describe(recipe.task.name).hides_tokens):
-            message = "WordPiece drops spaces: bits per byte are unknown, and only masked tokens are scored"
-            raise InputError(Problem(message, key="data.tokenizer"))
-        if separate and tokens.tokenizer.end_token is None:
-            message = "separate documents need a tokenizer with a token that closes a document"
-            raise InputError(Problem(message, key="data.packing"))
+        self.separate, self.cache, self.about = separate, tokens, tokens.about
         self.tokenizer, self.units, self._streams = tokens.tokenizer, tokens.units, tokens.streams
+        if recipe.evaluate.split == "all":
+            self._streams = {"all": tokens.streams["valid"]}
         self.fingerprint = {"corpus": tokens.corpus, "tokenizer": self.tokenizer.fingerprint}
         if tokens.split is not None:
             self.fingerprint["split"] = tokens.split
 
     def stream(self, split: str) -> TokenStream:
-        """All tokens of a split."""
+        """All tokens of a split. Raises InputError for another one where all documents are scored."""
+        if split not in self._streams:
+            message = f"all documents are scored, and none are left for {split}; choose valid or test"
+            raise InputError(Problem(message, key="evaluate.split"))
         return self._streams[split]
 
     def beginnings(self, split: str, size: int, limit: int) -> TextSource:
@@ -144,9 +160,6 @@ class TextSource(DataSource):
         length = length or recipe.data.sequence_length
         if not tasks.describe(recipe.task.name).hides_tokens:
             return Blocks(stream, length, self.separate)
-        if self.tokenizer.mask_token is None:
-            message = f"has no token {MASK}, which hides the tokens to predict"
-            raise InputError(Problem(message, key="data.tokenizer"))
         fraction, epoch = recipe.task.mask_fraction, 0 if split == "train" else None
         draws = self.tokenizer, self.seed(split), epoch
         return MaskedBlocks(stream, length, fraction, *draws, self.separate)
@@ -183,8 +196,7 @@ class PlainText(TextDataset):
         root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz, .bz2, .xz,
             and .zst with `zstandard`), or a folder that `datasets` has saved.
         column: where records have their text.
-        whole: all documents are for validation and test and none for training, unless they are in splits by
-            name: a text that is only evaluated.
+        whole: all documents are for validation and none for training: a text that is only evaluated.
     """
 
     source = "data.root: a file or a folder"
@@ -196,7 +208,8 @@ class PlainText(TextDataset):
     def corpus(self) -> Corpus:
         if self.root is None:
             raise InputError(Problem("say which folder or file of text to read", key="data.root"))
-        return open_text(Path(self.root), self.column, self.whole)
+        corpus = open_text(Path(self.root), self.column)
+        return corpus.whole() if self.whole else corpus
 
 
 @register.dataset("hub")

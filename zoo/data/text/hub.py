@@ -39,15 +39,17 @@ def open_hub(
         )
         with reaching(name, advice, local=bool(local)):
             tables = datasets.load_dataset(name, config, revision=revision, data_files=files, split=split)
-        return from_tables("hub", identity, tables, column, name)
+        return from_tables("hub", identity, tables, column, name, len(local))
 
     return Corpus(
         "hub",
         identity,
         lambda split: corpus().documents(split),
         split=lambda: corpus().split(),
-        mixed=lambda: corpus().all_documents(),
         size=lambda: corpus().size(),
+        unsplit=lambda: corpus().whole().documents("valid"),
+        files=len(local),
+        rule="by the names of its splits, or by a hash",
     )
 
 

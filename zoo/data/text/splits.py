@@ -10,8 +10,9 @@ import functools
 import hashlib
 import re
 from array import array
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,32 @@ from zoo.errors import InputError, Problem, hint
 HELD_OUT = 0.05  # of the documents, for validation and again for test
 BY_POSITION = "by position: the first 90 % of the one document train, the next 5 % valid, the last 5 % test"
 NAMED = "by the names of files or folders"
-SPLIT_NAMES = {
-    "train": "train", "training": "train",
-    "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid", "test": "test",
-}  # fmt: skip
+BY_HASH = "by a hash of each document"
 SEARCHED = 1 << 16  # characters that are searched for a place to cut
 
 Read = Callable[[], Iterator[str]]
 
 
+@functools.cache
+def split_names() -> dict[str, str]:
+    """The split that each name means, as `datasets` reads it: `validation`, `dev` and `val` are `valid`."""
+    from datasets.data_files import SPLIT_KEYWORDS
+
+    return {word: ours for ours, words in zip(SPLITS, SPLIT_KEYWORDS.values(), strict=True) for word in words}
+
+
+def words_of_name(name: str) -> list[str]:
+    """The words between the separators of `datasets` (white space, punctuation, digits), in lower case."""
+    from datasets.data_files import NON_WORDS_CHARS
+
+    return [word for word in re.split(f"[{NON_WORDS_CHARS}]+", name.lower()) if word]
+
+
 def check_column(names: list[str] | None, column: str, where: Path | str) -> None:
-    """Raise InputError where a table has no such column."""
-    if column not in (names or ()):
+    """Raise InputError unless a table has one such column."""
+    if (count := (names or []).count(column)) != 1:
         message = f"no column {column!r}; {hint(column, (names or ['none'])[:20])}"
+        message = f"{count} columns {column!r}; rename all but one" if count else message
         raise InputError(Problem(message, key="data.column", where=str(where)))
 
 
@@ -47,58 +61,71 @@ def text_of(value: object, column: str, where: Path | str) -> str:
     return value if value and value.strip() else ""
 
 
-def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
-    """The texts of a table of `datasets`, without blank ones."""
-    for batch in table.select_columns([column]).iter(64):
-        for value in batch[column]:
-            if text := text_of(value, column, where):
-                yield text
-
-
-def from_tables(name: str, identity: list, loaded: Any, column: str, where: Path | str) -> Corpus:
-    """A corpus of what `datasets` loaded, by the names of its splits; a single one is divided among all.
-
-    Raises:
-        InputError: a split has no such column, or no split is named train.
-    """
+def from_tables(
+    name: str, identity: list, loaded: Any, column: str, where: Path | str, files: int = 0
+) -> Corpus:
+    """A corpus of what `datasets` loaded. Raises InputError where a split has no such column."""
     tables = loaded if isinstance(loaded, dict) else {"train": loaded}
+
+    def read(table: Any) -> Iterator[str]:
+        for batch in table.select_columns([column]).iter(64):
+            for value in batch[column]:
+                if text := text_of(value, column, where):
+                    yield text
+
     for table in tables.values():
         check_column(table.column_names, column, where)
+    return from_parts(name, identity, {key: partial(read, one) for key, one in tables.items()}, where, files)
 
-    def read(one: str) -> Iterator[str]:
-        return text_of_rows(tables[one], column, where) if one in tables else iter(())
 
-    ours = {SPLIT_NAMES[key.lower()]: key for key in tables if key.lower() in SPLIT_NAMES}
-    if {"train", "valid"} <= set(ours):
-        return Corpus(name, identity, lambda split: read(ours.get(split, "")), split=lambda: NAMED)
-    if len(tables) == 1:
-        return split_by_hash(name, identity, lambda: read(next(iter(tables))), where)
-    if "train" not in ours:
-        message = f"has the splits {', '.join(tables)}; it needs train, or one split alone"
-        raise InputError(Problem(message, key="data.root", where=str(where)))
-    # Validation is taken out of train, and test stays test.
-    divided = split_by_hash(name, identity, lambda: read(ours["train"]), where, test=False)
+def from_parts(
+    name: str, identity: list, parts: Mapping[str, Read], where: Path | str, files: int = 0
+) -> Corpus:
+    """A corpus in parts by the names of splits; a single one is divided among all.
 
-    if "test" not in ours:
-        return divided
+    Documents raise InputError where there are several parts, and none is named train.
+    """
+    ours: dict[str, Read] = {}
+    for key, read in parts.items():
+        if split := split_names().get(key.lower()):
+            ours.setdefault(split, read)
+    if {"train", "valid"} <= ours.keys():
+
+        def documents(split: str) -> Iterator[str]:
+            return ours[split]() if split in ours else iter(())
+
+        return Corpus(name, identity, documents, split=lambda: NAMED, files=files)
+    if len(parts) == 1:
+        return split_by_hash(name, identity, next(iter(parts.values())), where, None, files)
+    if "train" in ours:
+        test = ours.get("test", lambda: iter(()))
+        return split_by_hash(name, identity, ours["train"], where, test, files)
+
+    message = f"has the splits {', '.join(parts)}; it needs train, or one split alone"
+    error = InputError(Problem(message, key="data.root", where=str(where)))
+    return without_splits(
+        name, identity, error, lambda: chain.from_iterable(read() for read in parts.values()), files
+    )
+
+
+def without_splits(name: str, identity: list, error: InputError, unsplit: Read, files: int) -> Corpus:
+    """A corpus that can only be scored as a whole; for a split it raises the error."""
 
     def documents(split: str) -> Iterator[str]:
-        return read(ours["test"]) if split == "test" else divided.documents(split)
+        raise error
 
-    def mixed() -> Iterator[tuple[str, str]]:
-        yield from divided.all_documents()
-        yield from (("test", document) for document in read(ours["test"]))
-
-    return replace(divided, documents=documents, mixed=mixed, size=lambda: None)
+    return Corpus(name, identity, documents, unsplit=unsplit, files=files)
 
 
-def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test: bool = True) -> Corpus:
+def split_by_hash(
+    name: str, identity: list, read: Read, where: Path | str, test: Read | None = None, files: int = 0
+) -> Corpus:
     """A corpus whose documents are divided among the splits by their hash; a single one is cut by position.
 
     Args:
-        read: gives all documents, in the same order at every call.
+        read: gives the documents, in the same order at every call.
         where: the origin, for messages.
-        test: whether there is a test split.
+        test: gives the documents for test, where these are named; the others are then train and validation.
     """
 
     @functools.cache
@@ -107,24 +134,26 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
         for raw in encoded(read(), name):
             hashes.append(int.from_bytes(hashlib.sha256(raw).digest()[:8], "big"))
             size += len(raw)
-        return assign(np.array(hashes, np.uint64), where, test), size
+        return assign(np.array(hashes, np.uint64), where, test is None), size
 
-    def mixed() -> Iterator[tuple[str, str]]:
+    def documents(split: str) -> Iterator[str]:
+        if split == "test" and test is not None:
+            return test()
         codes, _ = counted()
         if codes is None:
-            yield from cut_by_position(next(read()), where).items()
-            return
+            return iter([cut_by_position(next(read()), where)[split]])
         # A text that changed in between is refused by the token cache.
-        for document, code in zip(read(), codes, strict=False):
-            yield SPLITS[code], document
+        return (one for one, code in zip(read(), codes, strict=False) if SPLITS[code] == split)
 
     return Corpus(
         name,
         identity,
-        lambda split: (document for one, document in mixed() if one == split),
+        documents,
         split=lambda: BY_POSITION if counted()[0] is None else None,
-        mixed=mixed,
-        size=lambda: counted()[1],
+        size=lambda: counted()[1] if test is None else None,
+        unsplit=lambda: chain(read(), test() if test else ()),
+        files=files,
+        rule=BY_HASH if test is None else f"test {NAMED}, the rest {BY_HASH}",
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import os
+from array import array
 from collections.abc import Iterable
-from itertools import islice
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,6 @@ from zoo.files import raise_disk_full
 BATCH = 4 << 20  # characters that are tokenized at once: bounds memory and feeds all cores
 TOKENS, DOCUMENTS = ".tokens", ".documents.npy"
 """Names of the two files of a split: its tokens, and where each document begins (int64)."""
-LENGTHS = ".lengths"
-"""Name of a file next to them while they are written: the tokens of each document (int64)."""
 
 
 def token_type(vocab_size: int) -> type[np.integer]:
@@ -27,16 +25,14 @@ def token_type(vocab_size: int) -> type[np.integer]:
 
 
 def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextUnits, path: Path) -> int:
-    """Tokenize documents into the files that `TokenStream(path)` reads; returns the number of new tokens.
+    """Tokenize documents into the files that `TokenStream(path)` reads; returns the number of tokens.
 
-    Each document ends with an end token, if the tokenizer has one. Documents that a killed process has
-    tokenized are read and skipped; it read the same ones. Raises InputError where the tokens do not have the
-    bytes of the text.
+    Each document ends with an end token, if the tokenizer has one. Raises InputError where the tokens do not
+    have the bytes of the text.
     """
-    kind, new, counts = token_type(tokenizer.vocab_size), 0, path.with_suffix(LENGTHS)
-    done = _written(path, kind)
-    with raise_disk_full(path), path.with_suffix(TOKENS).open("ab") as file, counts.open("ab") as lengths:
-        for texts in grouped(islice(documents, done, None), BATCH):
+    kind, ends = token_type(tokenizer.vocab_size), array("q", [0])
+    with raise_disk_full(path), path.with_suffix(TOKENS).open("wb") as file:
+        for texts in grouped(documents, BATCH):
             rows = tokenizer.encode_batch(texts)
             if tokenizer.end_token is not None:
                 rows = [np.append(row, tokenizer.end_token) for row in rows]
@@ -46,27 +42,10 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
                 message = "its tokens do not hold the bytes of their text"
                 raise InputError(Problem(message, key="data.tokenizer"))
             file.write(tokens.astype(kind).tobytes())
-            file.flush()
-            lengths.write(np.array([len(row) for row in rows], np.int64).tobytes())
-            lengths.flush()
-            new += len(tokens)
-    ends = np.cumsum(np.fromfile(counts, np.int64))
+            ends.extend(accumulate(map(len, rows), initial=ends.pop()))
     with raise_disk_full(path):
-        np.save(path.with_suffix(DOCUMENTS), np.append(np.zeros(1, np.int64), ends)[:-1])
-    return new
-
-
-def _written(path: Path, kind: type[np.integer]) -> int:
-    """The number of documents that a killed process has written; removes the tokens of the next one."""
-    tokens, lengths, size = path.with_suffix(TOKENS), path.with_suffix(LENGTHS), np.dtype(kind).itemsize
-    if not lengths.exists():
-        tokens.unlink(missing_ok=True)
-        return 0
-    ends = np.cumsum(np.fromfile(lengths, np.int64))
-    done = int(np.searchsorted(ends, tokens.stat().st_size // size, "right"))
-    os.truncate(tokens, size * int(ends[done - 1]) if done else 0)
-    os.truncate(lengths, done * ends.itemsize)
-    return done
+        np.save(path.with_suffix(DOCUMENTS), np.array(ends[:-1], np.int64))
+    return ends[-1]
 
 
 class TokenStream:

@@ -33,7 +33,11 @@ def open_wikitext(name: str, root: Path) -> Corpus:
         missing = [path.name for path in paths.values() if not path.is_file()]
         if not missing:
             identity = ["wikitext", *map(stamp, paths.values())]
-            return Corpus(name, identity, lambda split, paths=paths: articles(read_lines(paths[split])), True)
+
+            def read(split: str, paths: dict[str, Path] = paths) -> Iterator[str]:
+                return articles(read_lines(paths[split]))
+
+            return Corpus(name, identity, read, True, files=len(paths))
         if len(missing) < len(paths):
             raise InputError(Problem(f"{name}: the folder lacks {' and '.join(missing)}", where=str(folder)))
     advice = (

@@ -29,8 +29,8 @@ class CABLE(Encoding):
             may take up no room at all.
         scale: what the products of queries and keys are divided by. `none`: by nothing, as in the authors'
             model and training (src/Cable.py). `model`: by the root of the model's width, as in their notebook
-            of the evaluation. `head`: by sqrt(D), as with other encodings; only so may it be combined
-            with one that rotates.
+            of the evaluation. `head`: by sqrt(D), as with other encodings; only so may it be combined with
+            one that rotates, and only so does it follow `model.attention_scale`.
 
     w is drawn from N(0, 0.02), b starts at 0. Steps, gates and sums are computed in float32. Order is known
     from the steps alone: positions are not read. An encoder takes the absolute difference, which has no
@@ -58,9 +58,8 @@ class CABLE(Encoding):
         scale: Literal["none", "model", "head"] = "none",
     ):
         super().__init__(size)
-        divisor = {"none": 1, "model": size.d_model, "head": size.head_dim}[scale]
-        # Attention itself divides by sqrt(D).
-        self.factor = (size.head_dim / divisor) ** 0.5
+        # Attention itself multiplies by its own scale.
+        self.factor = {"none": 1.0, "model": size.d_model**-0.5, "head": size.scale}[scale] / size.scale
         self.positive = F.softplus if step == "softplus" else F.relu
         self.steps = nn.Linear(size.d_model, size.num_heads)
         self.gates = nn.Linear(size.d_model, size.num_heads) if weighted else None

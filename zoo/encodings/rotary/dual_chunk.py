@@ -1,6 +1,6 @@
 """Dual chunk attention."""
 
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from torch import Tensor
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext, per_query_and_key
 from zoo.encodings.rotary.two_ranges import TwoRanges
-from zoo.recipe.fields import AboveOne, Fraction, Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 
@@ -20,15 +20,12 @@ class DualChunk(TwoRanges):
     from p mod c, at the one before from min((p mod c) + c, s), and at older ones from min(2c - 1, s). So no
     distance is above s, and those up to w are the ones of RoPE as long as w is at most c.
 
-    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=dual_chunk`. Base,
-    layout and partial are then those of the training run.
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=dual_chunk`. The
+    options of rope are then those of the training run.
 
     Options:
         longest: s, the longest distance, in tokens. null: three quarters of the trained length.
         window: w, in tokens, below s. null: an eighth of the trained length.
-        base: that of rope.
-        layout: that of rope, `half` or `interleaved`.
-        partial: that of rope.
 
     Three products of queries and keys are made: RoPE's, and one of twice the width for each of the other
     ranges, which is the far one less RoPE's. No fused kernel can do that. The defaults and the ranges are
@@ -56,12 +53,10 @@ class DualChunk(TwoRanges):
         *,
         longest: Positive | None = None,
         window: Positive | None = None,
-        base: AboveOne = 10000.0,
-        layout: Literal["half", "interleaved"] = "half",
-        partial: Fraction = 1.0,
+        **rope: Any,
     ):
         window = max(1, size.length // 8) if window is None else window
-        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        super().__init__(size, window=window, **rope)
         self.longest = max(window + 1, size.length * 3 // 4) if longest is None else longest
         if self.window >= self.longest:
             raise ValueError(f"window {self.window} must be below the longest distance {self.longest}")

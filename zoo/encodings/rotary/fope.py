@@ -59,7 +59,8 @@ class FoPE(RoPE):
         super().__init__(size, base=base, layout=layout)
         turning = int((self.frequency >= 2 * math.pi / size.length).sum())
         self.frequency = self.frequency[:turning].clone()
-        generator = torch.Generator().manual_seed(seed_of("fope", size.layer))
+        group = [size.first_head] if size.first_head else []
+        generator = torch.Generator().manual_seed(seed_of("fope", size.layer, *group))
         draws = torch.randn(2, size.num_heads, turning, turning, generator=generator)
         deviation = gain * math.sqrt(2 / max(1, turning * (turning + size.num_heads)))
         self.register_buffer("mixing", torch.eye(turning) + deviation * draws, persistent=False)

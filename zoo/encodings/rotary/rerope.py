@@ -1,13 +1,13 @@
 """Rectified rotary position embedding (ReRoPE)."""
 
 import math
-from typing import Literal
+from typing import Any
 
 from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
-from zoo.recipe.fields import AboveOne, Fraction, Positive
+from zoo.recipe.fields import Fraction, Positive
 from zoo.registry import register
 
 
@@ -18,8 +18,8 @@ class ReRoPE(TwoRanges):
     A pair at distance d = i - j is turned by d where d < window, and by window + leak (d - window) beyond:
     the clipped distance, or the leaky one of Leaky ReRoPE. In an encoder both sides are treated alike.
 
-    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=rerope`. Base, layout
-    and partial are then those of the training run.
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=rerope`. The
+    options of rope are then those of the training run.
 
     Options:
         window: in tokens. null: a quarter of the trained length, as in the author's best results (1024 of
@@ -28,9 +28,6 @@ class ReRoPE(TwoRanges):
             ReRoPE.
         log_scale: whether queries are multiplied by max(1, ln(p + 1) / ln(L)) at position p, L the trained
             length, which keeps attention as sharp among more keys. Part of the author's code.
-        base: that of rope.
-        layout: that of rope, `half` or `interleaved`.
-        partial: that of rope.
 
     Two products of queries and keys are made, three in an encoder: RoPE's, and one of twice the width, which
     is the far one less RoPE's. No fused kernel can do that. Checked against a loop over the
@@ -55,11 +52,9 @@ class ReRoPE(TwoRanges):
         window: Positive | None = None,
         leak: Fraction = 0.0,
         log_scale: bool = True,
-        base: AboveOne = 10000.0,
-        layout: Literal["half", "interleaved"] = "half",
-        partial: Fraction = 1.0,
+        **rope: Any,
     ):
-        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        super().__init__(size, window=window, **rope)
         self.leak = leak
         self.log_scale = log_scale
         # The query's own position scales its scores: only without that is distance all that counts.

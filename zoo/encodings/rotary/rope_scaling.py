@@ -70,6 +70,16 @@ class Scaling:
             factors, pairs = getattr(self, name), self.width // 2
             if factors is not None and len(factors) != pairs:
                 raise ValueError(f"{name} lists a divisor for each of the {pairs} pairs, not {factors}")
+        extra = self.attention_factor, self.short_factor, self.long_factor
+        if (
+            self.rule in ("linear", "ntk", "yarn", "longrope", "llama3")
+            and self.factor == 1.0
+            and extra == (None,) * 3
+        ):
+            raise ValueError(
+                f"scaling {self.rule} with factor 1 changes nothing: set factor, how many times longer "
+                f"sequences become, or scaling none"
+            )
 
     @property
     def full_length(self) -> int:

@@ -1,13 +1,13 @@
 """Self-Extend."""
 
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
-from zoo.recipe.fields import AboveOne, Fraction, Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 
@@ -19,15 +19,12 @@ class SelfExtend(TwoRanges):
     i // G - j // G + W - W // G beyond, G the size of a group. The trained length L is so stretched to
     (L - W) G + W. In an encoder both sides are treated alike.
 
-    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=self_extend`. Base,
-    layout and partial are then those of the training run.
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=self_extend`. The
+    options of rope are then those of the training run.
 
     Options:
         window: W, in tokens. null: a quarter of the trained length, as in the authors' code (1024 of 4096).
         group: G, in tokens. 1 is rope.
-        base: that of rope.
-        layout: that of rope, `half` or `interleaved`.
-        partial: that of rope.
 
     Two products of queries and keys are made, three in an encoder: RoPE's, and one of twice the width, which
     is the far one less RoPE's. No fused kernel can do that. Where a group begins depends on the
@@ -53,11 +50,9 @@ class SelfExtend(TwoRanges):
         *,
         window: Positive | None = None,
         group: Positive = 8,
-        base: AboveOne = 10000.0,
-        layout: Literal["half", "interleaved"] = "half",
-        partial: Fraction = 1.0,
+        **rope: Any,
     ):
-        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        super().__init__(size, window=window, **rope)
         self.group = group
         self.relative = group == 1
 

@@ -1,12 +1,12 @@
 """Shifted rotary position embedding (STRING)."""
 
-from typing import Literal
+from typing import Any
 
 from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
-from zoo.recipe.fields import AboveOne, Fraction, Positive
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 
 
@@ -17,16 +17,13 @@ class STRING(TwoRanges):
     A pair at distance d = i - j is turned by d where d < window, and by d - window + local beyond. The
     trained length L so reaches window - local tokens farther. In an encoder both sides are treated alike.
 
-    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=string`. Base, layout
-    and partial are then those of the training run.
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=string`. The
+    options of rope are then those of the training run.
 
     Options:
         window: S, in tokens. null: a third of the trained length, as in the paper.
         local: W, the distance at which far pairs begin again, in tokens. null: 128, as in the authors' code,
             or half of the window where that is less.
-        base: that of rope.
-        layout: that of rope, `half` or `interleaved`.
-        partial: that of rope.
 
     Two products of queries and keys are made, three in an encoder: RoPE's, and one of twice the width, which
     is the far one less RoPE's. No fused kernel can do that. The authors' code (github.com/HKUNLP/STRING,
@@ -52,12 +49,10 @@ class STRING(TwoRanges):
         *,
         window: Positive | None = None,
         local: Positive | None = None,
-        base: AboveOne = 10000.0,
-        layout: Literal["half", "interleaved"] = "half",
-        partial: Fraction = 1.0,
+        **rope: Any,
     ):
         window = max(1, size.length // 3) if window is None else window
-        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        super().__init__(size, window=window, **rope)
         self.local = min(128, max(1, window // 2)) if local is None else local
 
     @property

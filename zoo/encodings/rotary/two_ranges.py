@@ -1,5 +1,7 @@
 """RoPE with another distance for far pairs, for models that were trained with RoPE alone."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -14,11 +16,17 @@ class TwoRanges(RoPE):
 
     Pairs nearer than `window` have the product of RoPE. Pairs beyond have the product at shortened positions,
     `shorten(p)` of queries and keys, with the queries moved away by `gap`, so that far distances begin where
-    near ones end. Subclasses define these two, and may `sharpen` queries.
+    near ones end. Subclasses define these two, and may `sharpen` queries. Angles are those of RoPE with all
+    its options, scalings included.
     """
 
-    def __init__(self, size: Size, *, window: int | None, base: float, layout: str, partial: float):
-        super().__init__(size, base=base, layout=layout, partial=partial)
+    def __init__(self, size: Size, *, window: int | None, **rope: Any):
+        super().__init__(size, **rope)
+        if self.scaling.depends_on_length:
+            raise ValueError(
+                f"scaling {self.scaling.rule} follows the length of the sequence, whose distances "
+                f"{self.name} shortens; use one that does not, such as linear, ntk or yarn"
+            )
         self.window = window if window is not None else max(1, size.length // 4)
 
     @property
@@ -78,4 +86,4 @@ class TwoRanges(RoPE):
         return rows.all()[:, :, : context.num_keys]
 
     def _turned(self, x: Tensor, pos: Tensor, context: AttentionContext) -> Tensor:
-        return turn(x, *self.cos_sin(pos, context.k_pos, context.keep), self.layout)
+        return turn(x, *self.cos_sin(pos, context.k_pos), self.layout)

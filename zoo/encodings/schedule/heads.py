@@ -76,8 +76,9 @@ class Heads(Encoding):
 
     @classmethod
     def size_inside(cls, size: Size, options: Mapping[str, Any], index: int) -> Size:
-        heads = _shares(size.num_heads, len(options["of"]), options.get("counts"))[index]
-        return replace(size, num_heads=heads, width_of_head=size.head_dim)
+        shares = _shares(size.num_heads, len(options["of"]), options.get("counts"))
+        first = size.first_head + sum(shares[:index])
+        return replace(size, num_heads=shares[index], width_of_head=size.head_dim, first_head=first)
 
     @property
     def max_length(self) -> int | None:

@@ -23,10 +23,11 @@ class Sink(Encoding):
         initial: where s starts.
         learned: whether s is learned. If not, `initial: 0` is the softmax off by one.
 
-    s is not scaled by `model.logit_scale`, and every query has it, with any window or documents. Order is
-    not read: combine it with an encoding of positions. The softmax off by one is by Miller ("Attention is off
-    by one", 2023). gpt-oss learns s, which starts at N(0, 0.02) in `transformers`. Checked against
-    `eager_attention_forward` of `gpt_oss` in `transformers` and a loop over the formula.
+    s is not scaled by `model.logit_scale`, and every query has it, with any window or documents. So with a
+    scale of logits it does not go with `fire`, `dpb` and `sandwich`, which leave a number out of all scores.
+    Order is not read: combine it with an encoding of positions. The softmax off by one is by Miller
+    ("Attention is off by one", 2023). gpt-oss learns s, which starts at N(0, 0.02) in `transformers`. Checked
+    against `eager_attention_forward` of `gpt_oss` in `transformers` and a loop over the formula.
     """
 
     formula = r"w_{ij} = \frac{e^{z_{ij}}}{e^{s_h} + \sum_k e^{z_{ik}}}"
@@ -38,8 +39,8 @@ class Sink(Encoding):
     def __init__(self, size: Size, *, initial: float = 0.0, learned: bool = True):
         super().__init__(size)
         self.per_layer = learned
-        # A number that is learned takes the place of one that is left out.
-        self.needs_offset = not learned
+        # A learned number takes the place of one that is left out, unless a factor of each query scales that.
+        self.needs_offset = not learned or size.logits_scaled
         s = torch.full((size.num_heads,), float(initial))
         if learned:
             self.s = nn.Parameter(s)

@@ -95,7 +95,8 @@ def _trained_on(task: Task, source: DataSource) -> DataSource:
         if source.label is not None:
             data = task.recipe.data
             data = data.model_copy(update={"tokenizer": data.tokenizer and source.recipe.data.tokenizer})
-            source = open_data(task.recipe.model_copy(update={"data": data}))
+            evaluate = task.recipe.evaluate.model_copy(update={"split": None})
+            source = open_data(task.recipe.model_copy(update={"data": data, "evaluate": evaluate}))
             if differing := changed_data(task.card, source):
                 raise InputError("; ".join(differing))
         if not len(source.stream("train")):

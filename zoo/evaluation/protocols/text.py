@@ -133,6 +133,15 @@ class Text:
         """The text tokens in a window of `length` tokens."""
         return length - (self.start_token is not None)
 
+    def _more_documents(self) -> str:
+        """The keys that score more documents, as the end of a sentence; empty where there are none."""
+        remedies = []
+        if np.searchsorted(self.starts, self.size) < len(self.starts):
+            remedies.append("evaluate.max_tokens_per_document scores the beginnings of more")
+        if self.source.label and self.split != "all":
+            remedies.append("evaluate.split=all those of all splits")
+        return "".join(f"; {one}" for one in remedies)
+
     def longest_sequence(self, length: int) -> int:
         """The tokens of the longest sequence in windows of a length: a document where these are separate."""
         if not self.source.separate:
@@ -276,7 +285,7 @@ class Text:
             sums, numbers["blocks"] = summed("blocks", blocks)
             numbers["remark"] = (
                 f"fewer than {FEW_DOCUMENTS} documents: intervals are over {len(sums)} consecutive blocks of "
-                f"{self.size // self.blocks:,} tokens"
+                f"{self.size // self.blocks:,} tokens{self._more_documents()}"
             )
         numbers |= _measure("loss_nats", sums, 1)
         numbers |= _exponential("perplexity", numbers, "loss_nats")

@@ -13,10 +13,14 @@ from zoo.pretrained import options
 from zoo.pretrained.architecture import Architecture, Model, usual
 from zoo.pretrained.config import Config
 
+ROPES_OF_MODERNBERT = (
+    dict(zip(options.LAYER_TYPES, ("global_rope_theta", "local_rope_theta"), strict=True)),
+    options.LAYER_TYPES,
+)
+
 
 def read_modernbert(config: Config, model: Model) -> Model:
-    thetas = dict(zip(options.LAYER_TYPES, ("global_rope_theta", "local_rope_theta"), strict=True))
-    of_types = options.ropes(config, thetas, options.LAYER_TYPES)
+    of_types = options.ropes(config, *ROPES_OF_MODERNBERT)
     # Half of it on each side, and the token itself.
     width = config.take("local_attention") // 2 + 1
     sliding = options.but_every(config, "global_attn_every_n_layers", model, 0)
@@ -38,10 +42,13 @@ def read_modernbert(config: Config, model: Model) -> Model:
 
 def write_modernbert(model: Model, length: int) -> dict[str, Any]:
     (width, kinds), gate = options.layer_types(model), options.THEIR_GATES[model["activation"]]
+    sliding = [kind == options.LAYER_TYPES[1] for kind in kinds]
+    turns = (n for n in range(1, len(kinds) + 1) if sliding == [layer % n > 0 for layer in range(len(kinds))])
     return {
+        "global_attn_every_n_layers": next(turns, None),
         "hidden_activation": gate, "classifier_activation": gate, "classifier_bias": model["bias"] == "all",
         "norm_bias": model["norm_bias"], "layer_types": kinds, "local_attention": 2 * ((width or 1) - 1),
-        **options.write_biases(model), **options.write_ropes(model, length),
+        **options.write_biases(model), **options.write_ropes(model, length, *ROPES_OF_MODERNBERT),
     }  # fmt: skip
 
 
@@ -134,8 +141,9 @@ BERT = Architecture(
     },
     prefix="bert.",
     sizes=lambda model: {"attention.qkv": (model["d_model"],) * 3},
+    repeated={"cls.predictions.decoder.bias": "cls.predictions.bias"},
     buffers=(
-        "position_ids", "cls.predictions.decoder.bias", "pooler.dense.weight", "pooler.dense.bias",
-        "seq_relationship.weight", "seq_relationship.bias",
+        "position_ids", "pooler.dense.weight", "pooler.dense.bias", "seq_relationship.weight",
+        "seq_relationship.bias",
     ),
 )  # fmt: skip

@@ -84,7 +84,7 @@ def write_neox(model: Model, length: int) -> dict[str, Any]:
     return {
         "hidden_act": options.THEIR_ACTIVATIONS[model["activation"]],
         "attention_bias": model["bias"] != "feed_forward", "hidden_dropout": model["dropout"],
-        **options.write_rope(model, model["encoding"], length),
+        **options.write_rope(model, model["encoding"], length, ("rotary_emb_base", "rotary_pct")),
     }  # fmt: skip
 
 

@@ -200,10 +200,16 @@ SMOLLM3 = kin(
 )  # fmt: skip
 
 
+ROPES_OF_GEMMA3 = (
+    {"full_attention": "rope_theta", "sliding_attention": "rope_local_base_freq"}, ("full_attention",)
+)  # fmt: skip
+GEMMA3_WINDOW = 4096
+"""The default of `transformers`, which takes a number where no layer has a window."""
+
+
 def read_gemma3(config: Config, model: Model) -> Model:
     """Layers with a window have a rotary embedding of their own."""
-    thetas = {"full_attention": "rope_theta", "sliding_attention": "rope_local_base_freq"}
-    of_types = options.ropes(config, thetas, ("full_attention",))
+    of_types = options.ropes(config, *ROPES_OF_GEMMA3)
     width = config.take("sliding_window", kind=(int, NONE))
     sliding = options.but_every(config, "sliding_window_pattern", model, 1)
     sliding = options.sliding_layers(config, width, sliding)
@@ -222,8 +228,9 @@ def write_gemma3(model: Model, length: int) -> dict[str, Any]:
     given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
     given["hidden_activation"] = given.pop("hidden_act")
     given["query_pre_attn_scalar"] = options.head_width(model) if scale is None else round(scale**-2)
+    given["sliding_window"] = given["sliding_window"] or GEMMA3_WINDOW
     del given["use_sliding_window"]
-    return given | options.write_ropes(model, length)
+    return given | options.write_ropes(model, length, *ROPES_OF_GEMMA3)
 
 
 GEMMA3 = kin(
@@ -231,7 +238,7 @@ GEMMA3 = kin(
     {
         **options.SIZES, "num_key_value_heads": 4, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
         "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "attention_bias": False, "layer_types": None,
-        "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 256, "sliding_window": GEMMA3_WINDOW, "sliding_window_pattern": 6,
         "final_logit_softcapping": None, "attn_logit_softcapping": None, "use_bidirectional_attention": False,
         "rope_parameters": None, "rope_scaling": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
     },
