@@ -33,7 +33,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/small.yaml").write_text(RECIPE)
-    (tmp_path / "recipes/wrong.yaml").write_text(RECIPE.replace("alibi", "alibbi").replace("64", "63"))
+    (tmp_path / "recipes/wrong.yaml").write_text(RECIPE.replace("alibi", "alibbi").replace("sample", "smple"))
     return tmp_path
 
 

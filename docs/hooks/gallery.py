@@ -137,7 +137,7 @@ def spec_of(name: str) -> Any:
 
 def flow(value: Any) -> str:
     """A value as YAML in one line."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(flow, value))}]"
     if isinstance(value, dict):
         items = ", ".join(f"{key}: {flow(part)}" for key, part in value.items())

@@ -107,10 +107,10 @@ def test_what_is_asked_is_named():
 
 def test_what_cannot_be_asked(tmp_path):
     for questions, message in (
-        ("needles", "no questions in a text: 'needles'; did you mean 'needle'?"),
-        ("copy", "no questions in a text: 'copy'; there are: common_words, needle, passkey"),
-        ('{"name": "needle", "kind": "two"}', "needle: kind: "),
-        ('{"name": "needle", "corpus": "sample"}', "needle: corpus: they are asked in the text"),
+        ("needles", "no such dataset: 'needles'; did you mean 'needle'?"),
+        ("copy", "no such dataset: 'copy'; there are: common_words, needle, passkey"),
+        ('{"name": "needle", "kind": "two"}', "evaluate.questions.kind: "),
+        ('{"name": "needle", "corpus": "sample"}', "key 'corpus' of 'needle' is set under `data`"),
         ("[]", "evaluate.questions: "),
     ):
         with pytest.raises(InputError, match=r"evaluate\.questions") as raised:

@@ -12,8 +12,8 @@ from zoo.registry import encodings
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 
-EIGHT_FAULTS = """\
-# Eight faults.
+NINE_FAULTS = """\
+# Nine faults.
 seed: "7"
 model:
   kind: decoder
@@ -31,20 +31,37 @@ trainer:
   logger: true
 """
 
-EIGHT_MESSAGES = """\
+STAGES = (
+    """\
+recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'?
+recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
+recipes/x.yaml:13: optimizer.schedule: no schedule 'cosin'; did you mean 'cosine'?
+""",
+    """\
 recipes/x.yaml:2: seed: must be a whole number, got the text '7'
 recipes/x.yaml:3: model.num_layers: missing
-recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'?
-recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100
-recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
+recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
 recipes/x.yaml:12: data.batch_size: must be a whole number, got true
-recipes/x.yaml:13: optimizer.schedule: no schedule 'cosin'; did you mean 'cosine'?
 recipes/x.yaml:16: trainer.logger: cannot be set in a recipe: the loggers are named under `logging`
-"""
+""",
+    "recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100\n",
+)
+MENDED = (
+    {"alibbi": "alibi", "wikitext2": "wikitext-2", "cosin}": "cosine}"},
+    {'"7"': "7", "  num_heads": "  num_layers: 2\n  num_heads", "  sequence_lenth: 512\n": "",
+     "true\noptimizer": "8\noptimizer", "  logger: true\n": ""},
+)  # fmt: skip
 
 
-def test_every_problem_at_once_with_its_line(write, problems):
-    assert problems(read_recipe, write(EIGHT_FAULTS, "recipes/x.yaml")) == EIGHT_MESSAGES.splitlines()
+def test_every_problem_of_a_stage_at_once_with_its_line(write, problems):
+    text = NINE_FAULTS
+    for messages, mended in zip(STAGES, (*MENDED, {"num_heads: 8": "num_heads: 10"}), strict=True):
+        line_of_heads = 1 + text.splitlines().index("  num_heads: 8")
+        messages = messages.replace("yaml:7: model.num_heads", f"yaml:{line_of_heads}: model.num_heads")
+        assert problems(read_recipe, write(text, "recipes/x.yaml")) == messages.splitlines()
+        for wrong, right in mended.items():
+            text = text.replace(wrong, right)
+    assert problems(read_recipe, write(text, "recipes/x.yaml")) == []
 
 
 def test_a_good_recipe_reads(write, good):
@@ -70,6 +87,11 @@ def test_a_number_in_exponent_notation_is_a_number(write, good):
     assert recipe.trainer.max_steps == 1000 and type(recipe.trainer.max_steps) is int
 
 
+def test_a_number_of_thousands_of_digits_is_one_problem(write, good, problems):
+    (line,) = problems(read_recipe, write(f"seed: {'1' * 5000}\n" + yaml.safe_dump(good)))
+    assert line.startswith("recipe.yaml:1: seed: must be a whole number")
+
+
 WRONG_VALUES = (
     "trainer.max_steps='100'", "trainer.max_steps=1.5", "trainer.max_steps=true", "trainer.max_steps=null",
     "trainer.max_steps=0", "optimizer.lr='6e-4'", "optimizer.lr=.nan", "optimizer.lr=.inf",
@@ -78,7 +100,7 @@ WRONG_VALUES = (
     "evaluate.lengths=[64, 0]", "evaluate.during=1", "evaluate.stride=0", "evaluate.stride=1.5",
     "evaluate.stride=-0.5", "evaluate.stride=half", "trainer.devices=[0, x]",
     "trainer.deterministic=sometimes", "model.encoding=[]", "model.encoding=null",
-    "model.encoding={slopes: official}", "plugins=mine.py",
+    "model.encoding={slopes: official}", "plugins=mine.py", "model.logit_scale={name: [adaptive]}",
 )  # fmt: skip
 
 
@@ -100,6 +122,8 @@ SUGGESTIONS = {
     "trainer.acumulate_grad_batches=2": "did you mean 'accumulate_grad_batches'?",
     "trainer.limit_val_batch=2": "did you mean 'limit_val_batches'?",
     "trainer.precision=bf16-mixd": "did you mean 'bf16-mixed'?",
+    "evaluate.during={every_n_steps: 5, sample: 3}": "did you mean 'samples'?",
+    "evaluate.strid=8": "did you mean 'stride'?",
     "optimizer.max_steps=5": "did you mean 'trainer.max_steps'?",
     "evaluate.lengths=64,128": "write [64,128]",
 }
@@ -146,6 +170,9 @@ NOT_RECIPES = (
     ("seed: 1\n---\nseed: 2\n", 2, "not YAML"),
     ("seed: 1\na: &a [*a]\n", 2, "a.0: an alias refers to itself"),
     ("a: &a\n  b: *a\n", 2, "a.b: an alias refers to itself"),
+    ("seed: 1\na: " + "[" * 3000 + "]" * 3000, 2, "nested deeper than 50 levels"),
+    ("a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)), 1,
+     "more than 10,000 values"),
 )  # fmt: skip
 
 
@@ -189,12 +216,12 @@ def test_an_encoding_replaces_that_of_the_base(write, good):
 
 
 def test_a_problem_of_the_base_is_reported_there(write, good, problems):
-    good["model"]["num_heads"] = 7
+    good["model"]["num_heads"] = 0
     write(yaml.safe_dump(good, sort_keys=False), "recipes/base/b.yaml")
-    line_of_heads = Path("recipes/base/b.yaml").read_text().splitlines().index("  num_heads: 7") + 1
+    line_of_heads = Path("recipes/base/b.yaml").read_text().splitlines().index("  num_heads: 0") + 1
     found = problems(read_recipe, write("base: base/b.yaml\nsed: 1\n", "recipes/child.yaml"))
     assert found == [
-        f"recipes/base/b.yaml:{line_of_heads}: model.num_heads: 7 heads do not divide d_model 64",
+        f"recipes/base/b.yaml:{line_of_heads}: model.num_heads: must be greater than 0, got 0",
         "recipes/child.yaml:2: sed: unknown key; did you mean 'seed'?",
     ]
 

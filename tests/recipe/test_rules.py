@@ -1,8 +1,12 @@
 """Rules between keys: each is broken once, and reported at the key to change."""
 
+import ast
+from pathlib import Path
+
 import torch
 
 import zoo
+from zoo import registry
 from zoo.recipe import resolve
 from zoo.recipe.rules import FOR_TRAINING, RULES
 
@@ -26,15 +30,9 @@ BROKEN = {
     "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
     "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
     "task_fits_kind": (["task=masked_language_modelling"], "task"),
-    "protocols_fit_task": (["evaluate.protocols=[accuracy]"], "evaluate.protocols.0"),
+    "protocols_fit": (["evaluate.protocols=[accuracy]"], "evaluate.protocols.0"),
     "longest_length_is_scored": (["evaluate.max_tokens=511"], "evaluate.max_tokens"),
-    "examples_fit_lengths": (["data.name=copy", "evaluate.lengths=[2]"], "evaluate.lengths.0"),
-    "questions_can_be_asked": (["evaluate.questions=[needle, copy]"], "evaluate.questions.1"),
-    "mixed_corpora_are_there": (["data.name=mix", "data.of=[sample, smple]"], "data.of.1"),
-    "stride_leaves_no_gap": (
-        ["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"],
-        "evaluate.stride",
-    ),
+    "data_fit_lengths": (["data.name=copy", "evaluate.lengths=[2]"], "evaluate.lengths.0"),
     "fused_optimizer_gets_its_gradients": (
         ["optimizer.fused=true", "trainer.precision=16-mixed"],
         "optimizer.fused",
@@ -47,6 +45,31 @@ def test_a_broken_rule_is_reported_at_its_key(good, problems):
     for rule, (settings, key) in BROKEN.items():
         (line,) = problems(resolve, good, settings)
         assert f": {key}: " in f": {line}", rule
+
+
+OF_CLASSES = (
+    (["evaluate.questions=[needle, copy]"], "evaluate.questions.1"),
+    (["evaluate.questions=[{name: needle, digits: many}]"], "evaluate.questions.0.digits"),
+    (["evaluate.questions={name: needle, digts: 3}"], "evaluate.questions"),
+    (["data.name=mix", "data.of=[sample, smple]"], "data.of.1"),
+    (["data.name=mix", "data.of=[sample]"], "data.of"),
+    (["data.lengths=[64, 48]"], "data.lengths"),
+    (["data.name=mix", "data.of=[sample, wikitext-2]", "data.weights=[1]"], "data.weights"),
+    (["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"], "evaluate.stride"),
+)
+
+
+def test_a_rule_of_a_protocol_or_a_dataset_is_reported_at_its_key(good, problems):
+    for settings, key in OF_CLASSES:
+        (line,) = problems(resolve, good, settings)
+        assert f": {key}: " in f": {line}", line
+
+
+def test_no_protocol_or_dataset_is_named_in_the_recipe():
+    names = {*registry.protocols.names(), *registry.datasets.names()} - {"text"}  # the kind of data, too
+    for file in (Path(zoo.__file__).parent / "recipe").glob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        assert not names & {one.value for one in nodes if isinstance(one, ast.Constant)}, file
 
 
 def test_every_rule_is_broken_here():

@@ -144,6 +144,7 @@ def _origin(one: Description) -> str:
 def type_text(annotation: Any) -> str:
     """A type as recipes call it: `number`, `whole number`, `official | geometric`."""
     words = {int: "whole number", float: "number", bool: "true | false", str: "text", type(None): "null"}
+    words[dict] = "mapping"
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if registry.is_encoding(annotation):
         return "encoding"
@@ -156,7 +157,7 @@ def type_text(annotation: Any) -> str:
         return f"list of {', '.join(parts)}"
     if arguments and origin is not dict:
         return " | ".join(map(type_text, arguments))
-    return words.get(annotation) or getattr(annotation, "__name__", str(annotation)).lower()
+    return words.get(origin or annotation) or getattr(annotation, "__name__", str(annotation)).lower()
 
 
 def _value_text(value: Any) -> str:

@@ -39,6 +39,9 @@ class Dataset:
         """The fewest tokens that a sequence may have."""
         return 1
 
+    def validate(self, data: DataConfig) -> None:
+        """Raises InputError for options that do not go with this section, before any data is opened."""
+
     def open(self, recipe: Recipe) -> DataSource:
         """The data itself. Raises InputError where it is missing or cannot be read."""
         raise NotImplementedError

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from zoo.data.draws import Draws, below
 from zoo.errors import InputError, Problem
-from zoo.recipe.rules import batch_fault
+from zoo.launch.devices import batch_fault
 
 
 class EpochSampler:

@@ -62,3 +62,22 @@ def devices_taken(devices: Any, accelerator: str) -> int:
     import torch  # only to count GPUs
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 1
+
+
+def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
+    """The error of a global batch that cannot be divided evenly."""
+    parts = devices * nodes * accumulate
+    if batch % parts == 0:
+        return None
+    return (
+        f"a batch of {batch} cannot be divided over {parts} (devices {devices} x num_nodes {nodes} x "
+        f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
+    )
+
+
+def cpu_precision_fault(precision: str) -> str | None:
+    """The error of training in a precision that a CPU does not have."""
+    # Lightning computes in bf16 there, with a warning.
+    if precision != "16-mixed":
+        return None
+    return "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"

@@ -10,19 +10,17 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.error_messages import Faults, explain_validation_error
 from zoo.recipe.sections import resolve_encoding
 from zoo.recipe.tree import KeyPath, dotted, to_yaml_line
 
 ENCODING = ("model", "encoding")
-Faults = dict[KeyPath, str]
 
 
 def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
@@ -98,17 +96,6 @@ def _defaults(about: registry.Description) -> dict[str, Any]:
     }
 
 
-@dataclass
-class Changes:
-    """The differences between the encoding of a trained model and the one asked for, by dotted key.
-
-    `allowed` holds the new values; `refused` holds why each other one makes another model.
-    """
-
-    allowed: dict[str, Any] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-
-
 def keep_trained_options(trained: Any, asked: Any) -> Any:
     """The encoding asked for instead of a trained one; options that it does not give stay as trained.
 
@@ -130,43 +117,34 @@ def keep_trained_options(trained: Any, asked: Any) -> Any:
     return {**kept, **{name: keep_trained_options(kept.get(name), value) for name, value in given.items()}}
 
 
-def encoding_changes(trained: Any, asked: Any) -> Changes:
-    """The differences between two resolved encodings."""
-    changes = Changes()
-    _compare(trained, asked, ENCODING, changes)
-    return changes
-
-
-def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
+def encoding_changes(
+    trained: Any, asked: Any, path: KeyPath = ENCODING
+) -> Iterator[tuple[str, Any, Any, bool]]:
+    """Every difference between two resolved encodings: dotted key, both values, and whether a trained model
+    may have it."""
     if isinstance(trained, list) and isinstance(asked, list) and len(trained) == len(asked):
-        for index, (old, new) in enumerate(zip(trained, asked, strict=True)):
-            _compare(old, new, (*path, index), changes)
+        for index, pair in enumerate(zip(trained, asked, strict=True)):
+            yield from encoding_changes(*pair, (*path, index))
         return
-    if not (isinstance(trained, dict) and isinstance(asked, dict)):
+    every = registry.encodings.all()
+    after = every[asked["name"]] if isinstance(asked, dict) else None
+    if after is None or not isinstance(trained, dict) or trained["name"] not in (after.name, *after.replaces):
         if trained != asked:
-            changes.refused[dotted(path)] = _another(*(value and _label(value) for value in (trained, asked)))
+            yield dotted(path), _label(trained), _label(asked), False
         return
-    before, after = registry.encodings.describe(trained["name"]), registry.encodings.describe(asked["name"])
-    if before.name not in (after.name, *after.replaces):
-        changes.refused[dotted(path)] = _another(before.name, after.name)
-        return
-    defaults = _defaults(before)
+    before, defaults = every[trained["name"]], _defaults(every[trained["name"]])
     for key in {**asked, **trained}:
         old, new, shown = trained.get(key), asked.get(key), dotted((*path, key))
         if key in after.wrapping and key in trained:
-            _compare(old, new, (*path, key), changes)
-        elif key not in asked:
-            # A replacement that lacks an option which the training made use of.
-            if old != defaults[key]:
-                changes.refused[shown] = f"the run was trained with {old!r}, which {after.name} does not have"
-        elif key not in trained or (old != new and key in ("name", *before.after_training)):
-            changes.allowed[shown] = new
-        elif old != new:
-            changes.refused[shown] = _another(old, new)
+            yield from encoding_changes(old, new, (*path, key))
+        elif key not in asked and old != defaults[key]:
+            yield shown, old, f"{after.name} without {key}", False
+        elif key in asked and (key not in trained or old != new):
+            yield shown, old, new, key not in trained or key in ("name", *before.after_training)
 
 
-def _another(old: Any, new: Any) -> str:
-    return f"the run was trained with {old!r}, and {new!r} would make it another"
+def _label(value: Any) -> str | None:
+    return f"[{encoding_label(value)}]" if isinstance(value, list) else value and encoding_label(value)
 
 
 def changed_label(spec: Any, changed: dict[str, Any]) -> str:
@@ -197,10 +175,6 @@ def may_change(spec: Any) -> list[str]:
         if instead := sorted(one.name for one in known if about.name in one.replaces):
             keys.append(f"{dotted(path)} (to {' or '.join(instead)})")
     return keys
-
-
-def _label(value: Any) -> str:
-    return f"[{encoding_label(value)}]" if isinstance(value, list) else encoding_label(value)
 
 
 def _value_text(value: Any) -> str:

@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from zoo.errors import hint, nearest, shorten
 from zoo.recipe.tree import KeyPath, describe_value, dotted
 
+Faults = dict[KeyPath, str]
+"""Messages by key path."""
+
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -28,7 +31,7 @@ _EXPECTED = {
 
 def explain_validation_error(
     error: ValidationError, given: Any, keys: Mapping[KeyPath, Iterable[str]]
-) -> dict[KeyPath, str]:
+) -> Faults:
     """One message for each key path that is wrong.
 
     `given` is the validated value; `keys` are the names that each mapping may have, by its path.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
 
 def float_to_int(value: Any) -> Any:
@@ -80,6 +80,8 @@ def strict_type(annotation: Any) -> Any:
     if origin in (list, tuple, dict):
         return origin[tuple(part if part is ... else strict_type(part) for part in arguments)]
     if origin is Annotated:
+        if any(Strict() in getattr(one, "metadata", ()) for one in arguments[1:]):
+            return annotation
         return Annotated[strict_type(arguments[0]), *arguments[1:]]
     return annotation
 

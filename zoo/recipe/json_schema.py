@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from zoo import registry
 from zoo.recipe.fields import Section
 from zoo.recipe.schema import Recipe
-from zoo.recipe.sections import DataConfig, NamedConfig, OptimizerConfig, config_class
+from zoo.recipe.sections import BASES, NAMES, NamedConfig, config_class, described, section_model
 from zoo.recipe.trainer import PRECISION_ALIASES, lightning_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}
@@ -20,43 +22,44 @@ ENCODING_OR_OWN = {
 SECTION_OR_OWN = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
 
+class _OfFile(GenerateJsonSchema):
+    """No key is required: a file may take keys from its base, and a base is not a complete recipe."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        return False
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        return {key: value for key, value in made.items() if (key, value) != ("default", None)}
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a recipe file: the keys, every known encoding, Lightning's flags.
 
-    No key of a section is required in it: a file may take keys from its base, and a base is not a complete
-    recipe. `zoo show` reports missing keys.
+    `zoo show` reports missing keys.
     """
-    schema = Recipe.model_json_schema()
-    properties = schema["properties"]
-    schedules = _sorted(registry.schedules)
-    named: dict[str, list[type[Section]]] = {
-        "data": [config_class(DataConfig, one) for one in _sorted(registry.datasets)],
-        "task": [config_class(NamedConfig, one) for one in _sorted(registry.tasks)],
-        "optimizer": [config_class(OptimizerConfig, one, *schedules) for one in _sorted(registry.optimizers)],
-    }
-    members = {key: [one.model_json_schema() for one in classes] for key, classes in named.items()}
-    for optimizer in members["optimizer"]:
+    schema = _schema(Recipe)
+    properties, definitions = schema["properties"], schema["$defs"]
+    definitions["EvaluateConfig"] = _schema(section_model("evaluate", {}))
+    del definitions["EvaluateConfig"]["$defs"]  # those of the recipe
+    definitions["TrainerConfig"] = _schema(lightning_class())
+    definitions["TrainerConfig"]["properties"]["precision"]["enum"] += PRECISION_ALIASES
+    named = ("data", "task", "optimizer")
+    for section in named:
+        kind, *others = NAMES[section].values()
+        more = [other.describe(name) for other in others for name in other.names()]
+        members = [_schema(config_class(BASES[section], one, *more)) for one in described(kind)]
+        definitions[section] = {"anyOf": members}
+        properties[section] = {"description": properties[section]["description"]}
+    for optimizer in definitions["optimizer"]["anyOf"]:
         optimizer["properties"]["schedule"]["enum"] = registry.schedules.names()
-    members["task"].append({"enum": registry.tasks.names()})
-    trainer = lightning_class().model_json_schema()
-    trainer["properties"]["precision"]["enum"] += PRECISION_ALIASES
-    definitions = schema["$defs"] | {"TrainerConfig": trainer}
-    for owner in (schema, *definitions.values(), *(one for several in members.values() for one in several)):
-        owner.pop("required", None)
-        for field in owner.get("properties", {}).values():
-            if field.get("default", ...) is None:
-                del field["default"]
-
-    definitions |= {key: {"anyOf": several} for key, several in members.items()}
+    definitions["task"]["anyOf"].append({"enum": registry.tasks.names()})
     definitions["encoding"] = _encoding_schema()
-    for key in named:
-        properties[key] = {"description": properties[key].get("description", "")}
-    refs = {key: {"$ref": f"#/$defs/{key}"} for key in named}
     base = {"type": "string", "description": "A recipe file that this one changes; relative to this file."}
+    refs = {section: {"$ref": f"#/$defs/{section}"} for section in named}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
-        "$defs": definitions,
         "properties": {"name": properties.pop("name"), "base": base, **properties},
         "if": {"properties": {"plugins": {"type": "array", "minItems": 1}}, "required": ["plugins"]},
         "then": {"properties": {**_encoding_is(ENCODING_OR_OWN), **dict.fromkeys(named, SECTION_OR_OWN)}},
@@ -64,8 +67,8 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _sorted(kind: registry.Registry) -> list[registry.Description]:
-    return [kind.describe(name) for name in kind.names()]
+def _schema(section: type[Section]) -> dict[str, Any]:
+    return section.model_json_schema(schema_generator=_OfFile)
 
 
 def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
@@ -73,10 +76,8 @@ def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoding_schema() -> dict[str, Any]:
-    every = _sorted(registry.encodings)
-    short = [
-        one.name for one in every if all(option.default is not registry.REQUIRED for option in one.options)
-    ]
+    every = described(registry.encodings)
+    short = [one.name for one in every if not any(o.default is registry.REQUIRED for o in one.options)]
     members: list[dict[str, Any]] = [
         {"enum": short, "description": "An encoding with its options as they are."},
         {"type": "array", "items": ENCODING, "minItems": 1, "description": "Several, combined."},

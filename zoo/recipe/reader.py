@@ -105,8 +105,7 @@ def dump_used(recipe: Recipe) -> str:
 
 def validate_trainable(recipe: Recipe) -> None:
     """Raises InputError for a recipe that is for evaluating a trained model only."""
-    broken = broken_rules(recipe.as_dict(), (), FOR_TRAINING)
-    if broken:
+    if broken := broken_rules(recipe, FOR_TRAINING):
         raise InputError([Problem(message, key=dotted(path)) for path, (message, _) in broken.items()])
 
 

@@ -1,23 +1,21 @@
 """Rules between the keys of a recipe.
 
-A rule names the keys that it reads, and gets their values, defaults included. It is skipped where one of them
-has an error of its own, so that every problem of a recipe is reported once, and all together.
+A rule names the keys that it reads, and gets their values. Rules are checked once all values are valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, hint
-from zoo.launch.devices import number_of_devices
+from zoo.launch.devices import batch_fault, cpu_precision_fault, number_of_devices
 from zoo.recipe.encoding import ENCODING, encodings_in
-from zoo.recipe.fields import float_to_int
-from zoo.recipe.schema import section_class
-from zoo.recipe.sections import MAX_TOKENS, construct, corpus_section, questions_section
-from zoo.recipe.trainer import PRECISION_ALIASES
+from zoo.recipe.schema import Recipe
+from zoo.recipe.sections import MAX_TOKENS, DataConfig, EvaluateConfig, construct
 from zoo.recipe.tree import KeyPath, dotted
 
 Fault = str | dict[KeyPath, str] | None
@@ -45,34 +43,15 @@ def rule(*keys: str, of: list[Rule] = RULES) -> Callable[[Callable[..., Fault]],
     return add
 
 
-def broken_rules(
-    values: dict[str, Any], wrong: Collection[KeyPath], rules: Iterable[Rule]
-) -> dict[KeyPath, tuple[str, tuple[KeyPath, ...]]]:
-    """The message of each broken rule, and the keys that it read, by the key path that is to blame.
-
-    Args:
-        values: of a recipe.
-        wrong: the key paths whose values are not known to be right.
-    """
+def broken_rules(recipe: Recipe, rules: Iterable[Rule]) -> dict[KeyPath, tuple[str, tuple[KeyPath, ...]]]:
+    """The message of each broken rule, and the keys that it read, by the key path that is to blame."""
     broken: dict[KeyPath, tuple[str, tuple[KeyPath, ...]]] = {}
     for one in rules:
-        if any(key[: len(bad)] == bad or bad[: len(key)] == key for key in one.keys for bad in wrong):
-            continue
-        fault = one.check(*(_value(values, key) for key in one.keys))
+        fault = one.check(*(functools.reduce(getattr, key, recipe) for key in one.keys))
         faults = fault if isinstance(fault, dict) else {one.keys[0]: fault} if fault else {}
         for path, message in faults.items():
             broken.setdefault(path, (message, one.keys))
     return broken
-
-
-def _value(values: dict[str, Any], key: KeyPath) -> Any:
-    section, *inner = key
-    value = values.get(section)
-    if not inner or (inner == ["name"] and isinstance(value, str)):
-        return value
-    if isinstance(value, dict) and inner[0] in value:
-        return float_to_int(value[inner[0]])
-    return section_class(section, value or {}).model_fields[inner[0]].get_default()
 
 
 @rule("optimizer.name")
@@ -109,7 +88,7 @@ def parallel_sums_are_not_normalised(parallel: bool, position: str) -> Fault:
 
 @rule("model.window", "model.num_layers")
 def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
-    if isinstance(windows, list | tuple) and len(windows) > layers:
+    if isinstance(windows, tuple) and len(windows) > layers:
         unused = len(windows) - layers
         return f"pattern has {len(windows)} entries but num_layers is {layers}; the last {unused} are unused"
 
@@ -129,33 +108,14 @@ def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) 
     return None if number is None else batch_fault(batch, number, nodes, accumulate)
 
 
-def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
-    """The error of a global batch that cannot be divided evenly."""
-    parts = devices * nodes * accumulate
-    if batch % parts == 0:
-        return None
-    return (
-        f"a batch of {batch} cannot be divided over {parts} (devices {devices} x num_nodes {nodes} x "
-        f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
-    )
-
-
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
-def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
+def precision_runs_on_device(precision: str, accelerator: str) -> Fault:
     return cpu_precision_fault(precision) if accelerator == "cpu" else None
-
-
-def cpu_precision_fault(precision: Any) -> str | None:
-    """The error of training in a precision that a CPU does not have."""
-    # Lightning computes in bf16 there, with a warning.
-    if PRECISION_ALIASES.get(precision, precision) != "16-mixed":
-        return None
-    return "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
 
 
 @rule("trainer.devices")
 def devices_are_some(devices: Any) -> Fault:
-    if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
+    if devices in (0, []) or (isinstance(devices, int) and devices < -1):
         return "must be a number above 0, a list of indices, -1 for all, or auto"
 
 
@@ -195,10 +155,18 @@ def task_fits_kind(task: str, kind: str) -> Fault:
     return {("task",): f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, kinds))}"}
 
 
-@rule("evaluate.protocols", "task.name")
-def protocols_fit_task(protocols: Sequence[str] | None, task: str) -> Fault:
-    indexed = _indexed(("evaluate", "protocols"), protocols or ())
-    return {path: fault for path, name in indexed.items() if (fault := no_protocol(name, task))}
+@rule("evaluate.protocols", "task.name", "evaluate", "evaluate.lengths")
+def protocols_fit(protocols: Sequence[str], task: str, evaluate: EvaluateConfig, lengths: Any) -> Fault:
+    faults: dict[KeyPath, str] = {}
+    for index, name in enumerate(protocols or ()):
+        if fault := no_protocol(name, task):
+            faults["evaluate", "protocols", index] = fault
+            continue
+        try:
+            construct(registry.protocols, name, evaluate).validate(evaluate, lengths or ())
+        except InputError as error:
+            faults |= _by_path(error, ("evaluate", "protocols", index))
+    return faults
 
 
 def no_protocol(name: str, task: str) -> str | None:
@@ -216,43 +184,6 @@ def no_protocol(name: str, task: str) -> str | None:
     return f"no protocol {name!r} for task {task!r}; {hint(name, known)}"
 
 
-@rule("evaluate.questions")
-def questions_can_be_asked(questions: Any) -> Fault:
-    key = ("evaluate", "questions")
-    alone = isinstance(questions, str | dict)
-    return _faults_by(questions_section, {key: questions} if alone else _indexed(key, questions))
-
-
-@rule("data")
-def mixed_corpora_are_there(data: dict[str, Any]) -> Fault:
-    if data["name"] != "mix":
-        return None
-    of, weights = data.get("of"), data.get("weights")
-    if not isinstance(of, list | tuple) or len(of) < 2:
-        return {("data", "of"): "must be a list of two or more corpora"}
-    if weights is not None and len(weights) != len(of):
-        return {("data", "weights"): f"{len(weights)} weights for {len(of)} corpora in data.of"}
-    return _faults_by(corpus_section, _indexed(("data", "of"), of))
-
-
-@rule("evaluate.stride", "evaluate.protocols", "evaluate.lengths")
-def stride_leaves_no_gap(
-    stride: float, protocols: Sequence[str] | None, lengths: Sequence[int] | None
-) -> Fault:
-    return stride_gap(stride, lengths or ()) if "sliding" in (protocols or ()) else None
-
-
-def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
-    """The error of a stride (tokens, or a fraction of the window) that is longer than the shortest window."""
-    shortest = min(lengths, default=stride)
-    if stride > shortest:
-        return (
-            f"a stride of {stride} tokens would leave tokens out between windows of {shortest}: give at most "
-            f"{shortest}, or a fraction of the window such as 0.5"
-        )
-    return None
-
-
 @rule("evaluate.max_tokens", "evaluate.lengths", "data.name", "data.sequence_length")
 def longest_length_is_scored(tokens: int | None, lengths: Sequence[int] | None, data: str, _: int) -> Fault:
     longest, tokens = max(lengths or [0]), tokens or MAX_TOKENS
@@ -261,21 +192,18 @@ def longest_length_is_scored(tokens: int | None, lengths: Sequence[int] | None, 
 
 
 @rule("data", "evaluate.lengths")
-def examples_fit_lengths(data: dict[str, Any], evaluated: Sequence[int] | None) -> Fault:
-    about = registry.datasets.describe(data["name"])
-    if about.gives == "text":
-        return None  # its documents decide
-    config = section_class("data", data).model_validate(data)
+def data_fit_lengths(data: DataConfig, evaluated: Sequence[int] | None) -> Fault:
     try:
-        least = construct(registry.datasets, data["name"], config).shortest
+        dataset = construct(registry.datasets, data.name, data)
+        dataset.validate(data)
     except InputError as error:
-        return {tuple((one.key or "data").split(".")): one.message for one in error.problems}
-    lengths = {("data", "sequence_length"): config.sequence_length}
-    lengths |= _indexed(("evaluate", "lengths"), evaluated or ())
+        return _by_path(error, ("data",))
+    lengths = {("data", "sequence_length"): data.sequence_length}
+    lengths |= {("evaluate", "lengths", index): length for index, length in enumerate(evaluated or ())}
     return {
-        key: f"{length} is too short for {data['name']}, which needs at least {least} tokens"
+        key: f"{length} is too short for {data.name}, which needs at least {dataset.shortest} tokens"
         for key, length in lengths.items()
-        if length < least
+        if length < dataset.shortest
     }
 
 
@@ -291,19 +219,9 @@ def fused_optimizer_gets_its_gradients(fused: bool | str, precision: str) -> Fau
         return "a fused optimizer gets no unscaled gradients for clipping in 16-mixed; choose auto or false"
 
 
-def _indexed(key: KeyPath, values: Iterable[Any]) -> dict[KeyPath, Any]:
-    return {(*key, index): value for index, value in enumerate(values)}
-
-
-def _faults_by(check: Callable[[Any], object], values: dict[KeyPath, Any]) -> dict[KeyPath, str]:
-    """The messages of the ValueError that a check raises, by key path."""
-    faults = {}
-    for path, value in values.items():
-        try:
-            check(value)
-        except ValueError as error:
-            faults[path] = str(error)
-    return faults
+def _by_path(error: InputError, path: KeyPath) -> dict[KeyPath, str]:
+    """The messages of an error by key path; `path` is that of a problem which names none."""
+    return {tuple(one.key.split(".")) if one.key else path: one.message for one in error.problems}
 
 
 def _a(kind: str) -> str:

@@ -86,7 +86,7 @@ def _scale_with_options(value: Any) -> Any:
 
 def _kind_of_scale(value: Any) -> str:
     name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
-    return name if name in SCALES else "without options"
+    return name if name in [*SCALES] else "without options"
 
 
 LogitScale = Annotated[

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, create_model
 
 from zoo import registry
 from zoo.errors import InputError, hint, shorten
-from zoo.recipe.error_messages import explain_validation_error
-from zoo.recipe.fields import (
-    Affects,
-    Count,
-    CountOrFraction,
-    Flag,
-    Number,
-    Positive,
-    Section,
-    Text,
-    strict_type,
-)
-from zoo.recipe.tree import describe_value, dotted
+from zoo.recipe.fields import Affects, Count, Flag, Number, Positive, Section, Text, strict_type
+from zoo.recipe.tree import describe_value
 from zoo.registry import Description, Registry
 
 
@@ -70,10 +59,6 @@ MAX_TOKENS = 262144
 """Tokens scored at each length where `evaluate.max_tokens` is null."""
 
 
-def _several(value: Any) -> Any:
-    return (value,) if isinstance(value, str | dict) else value
-
-
 class DuringConfig(Section):
     """Scores at a few lengths while the model is trained, logged as `lengths/MEASURE/LENGTH`."""
 
@@ -91,14 +76,13 @@ class EvaluateConfig(Section):
     """The evaluation of the trained model."""
 
     lengths: tuple[Positive, ...] | None = None
-    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. []: `fit` does not evaluate. Protocol
-    fixed_targets scores the documents that hold the longest of them."""
+    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. []: `fit` does not evaluate."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first of the task."""
     split: Literal["valid", "test", "all"] | None = None
     """Split that is scored. all: every document of a text that the model was not trained on. null: all of a
-    file or folder given by --data and of the text of an imported model, else valid, by protocols accuracy and
-    prompts test."""
+    file or folder given by --data and of the text of an imported model, else the one that each protocol
+    scores by default."""
     start_token: Literal["auto", "none"] = "auto"
     """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
     text, if any. none: they begin with the text."""
@@ -119,18 +103,6 @@ class EvaluateConfig(Section):
     """Evaluation in training, by the first of the protocols. null: none."""
     max_seconds: Annotated[Number, Field(gt=0)] | None = None
     """Time limit per length; a length over it is left out with a note. null: no limit."""
-    stride: CountOrFraction = 0.5
-    """Protocol sliding: tokens between the beginnings of two windows, or a fraction of the window."""
-    targets: Positive = 200
-    """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
-    bins_per_octave: Positive = 2
-    """Protocol per_position: bins of positions to every doubling of the context."""
-    rare_below: Positive = 10
-    """Protocol repeats: a bigram is rare if it occurs fewer times than this in the training text."""
-    questions: Annotated[
-        tuple[Text | dict[str, Any], ...], Field(min_length=1), BeforeValidator(_several)
-    ] = ("needle", "variable_tracking", "common_words")  # fmt: skip
-    """Protocol prompts: its questions, as names of datasets, or mappings of such a name and its options."""
 
 
 BASES: dict[str, type[Section]] = {
@@ -143,9 +115,9 @@ NAMES: dict[str, dict[str, Registry]] = {
     "data": {"name": registry.datasets},
     "task": {"name": registry.tasks},
     "optimizer": {"name": registry.optimizers, "schedule": registry.schedules},
-    "evaluate": {},
+    "evaluate": {"protocols": registry.protocols},
 }
-"""The keys of each section that hold a name, and the registry of that name."""
+"""The keys of each section that hold a name, or a list of names, and the registry of these."""
 
 
 def section_model(section: str, value: Any, stored: bool = False) -> type[Section]:
@@ -156,16 +128,19 @@ def section_model(section: str, value: Any, stored: bool = False) -> type[Sectio
     """
     base = BASES[section]
     if section == "evaluate":
-        if stored:
-            return any_keys(base)
-        protocols = map(registry.protocols.describe, registry.protocols.names())
-        return config_class(base, *(one for one in protocols if one.options))
+        every = config_class(base, *(one for one in described(registry.protocols) if one.options))
+        return any_keys(every) if stored else every
     if not isinstance(value, dict):
         return base
     named = [(kind, name_in(section, key, value)) for key, kind in NAMES[section].items()]
     if not all(isinstance(name, str) and name in kind.all() for kind, name in named):
         return any_keys(base)
     return config_class(base, *(kind.describe(name) for kind, name in named))
+
+
+def described(kind: Registry) -> list[Description]:
+    """All of a kind, by name."""
+    return [kind.describe(name) for name in kind.names()]
 
 
 def name_in(section: str, key: str, value: dict[str, Any]) -> Any:
@@ -189,6 +164,8 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
                 wraps = option.wraps
                 default = ... if option.default is registry.REQUIRED else option.default
                 help_text = description.help.get(option.name)
+                if help_text and "name" not in base.model_fields:
+                    help_text = f"{description.kind.capitalize()} {description.name}: {help_text}"
                 field = Field(default, description=help_text, validate_default=wraps)
                 kind = _wrapped if wraps else strict_type
                 annotation = option.annotation | None if wraps and default is None else option.annotation
@@ -265,50 +242,28 @@ def _wrapped(annotation: Any) -> Any:
     return Annotated[typing.get_origin(annotation)[members], Field(min_length=1)]
 
 
-# Datasets inside other keys: questions of protocol `prompts`, corpora of a mix
+def dataset_section(spec: Any, known: Sequence[str], elsewhere: Collection[str] = ()) -> Section:
+    """The options of a dataset that another key has as a name, or as a mapping of a name and options.
 
-
-def questions_section(spec: Any) -> Section:
-    """Questions with all their options, of a name, or a mapping of a name and options.
-
-    Raises:
-        ValueError: the name is not that of questions in a text, or an option is wrong.
-    """
-    asked = {name: one for name, one in registry.datasets.all().items() if one.text_options}
-    reason = "they are asked in the text and tokens of the run"
-    return _section(spec, asked, "questions in a text", lambda about: about.text_options, reason)
-
-
-def corpus_section(spec: Any) -> Section:
-    """A text corpus with all its options, of a name, or a mapping of a name and options.
+    Args:
+        known: the names that the key may have.
+        elsewhere: the options that are set elsewhere.
 
     Raises:
-        ValueError: the name is not that of a text corpus, or an option is wrong.
+        ValueError: another name, or a wrong option.
     """
-    corpora = {name: one for name, one in registry.datasets.all().items() if one.gives == "text"}
-    shared = ("cache", "vocab_size", "tokenizer", "packing", "lengths")
-    return _section(spec, corpora, "text corpus", lambda _: shared, "the mix has one for all, under `data`")
-
-
-def _section(
-    spec: Any,
-    known: Mapping[str, Description],
-    what: str,
-    foreign: Callable[[Description], Sequence[str]],
-    reason: str,
-) -> Section:
-    """The options of a dataset among the known; `foreign` are the options that are set elsewhere."""
     given = spec if isinstance(spec, dict) else {"name": spec}
     name = given.get("name")
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"no {what}: {shorten(repr(name), 100)}; {hint(str(name), sorted(known))}")
-    if keys := [key for key in foreign(known[name]) if key in given]:
-        raise ValueError(f"{name}: {', '.join(keys)}: {reason}")
-    config = config_class(NamedConfig, known[name])
-    try:
-        return config.model_validate(given)
-    except ValidationError as error:
-        faults = explain_validation_error(error, given, {(): config.model_fields})
-        raise ValueError(
-            f"{name}: {'; '.join(f'{dotted(at)}: {text}' for at, text in faults.items())}"
-        ) from None
+    if name not in known:
+        raise ValueError(f"no such dataset: {shorten(repr(name), 100)}; {hint(str(name), known)}")
+    config = config_class(NamedConfig, registry.datasets.describe(name))
+    valid = [key for key in config.model_fields if key not in elsewhere]
+    for key in (key for key in given if key not in valid):
+        reason = "is set under `data`" if key in elsewhere else f"is unknown; {hint(key, valid)}"
+        raise ValueError(f"key {key!r} of {name!r} {reason}")
+    return config.model_validate(given)
+
+
+def checked_by(section: Callable[[Any], Section]) -> AfterValidator:
+    """Metadata of an option that holds such a dataset: it keeps the value as it was given."""
+    return AfterValidator(lambda spec: (section(spec), spec)[1])

@@ -21,6 +21,9 @@ from zoo.files import read_text
 
 KeyPath = tuple[str | int, ...]
 
+DEEPEST, MOST_VALUES = 50, 10_000
+"""Levels and values of a recipe, those of an alias each time that it is used."""
+
 NAMED = (("model", "encoding"), ("task",))
 """Text at these keys is short for a mapping with that name. A recipe that chooses another encoding or task
 does not inherit the options of the base's."""
@@ -156,6 +159,16 @@ def read_value(text: str, where: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list] = {}  # noqa: RUF012  (PyYAML's own registry, filled below)
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            message = f"nested deeper than {DEEPEST} levels"
+            raise yaml.MarkedYAMLError(problem=message, problem_mark=self.peek_event().start_mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -163,7 +176,8 @@ _FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:i
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    # Python refuses to read an int of thousands of digits.
+    ("int", r"[-+]?(?:0|[1-9][0-9]{0,30})", list("-+0123456789")),
     ("float", _FLOAT, list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"{_TAG}{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
@@ -178,6 +192,8 @@ def _read(text: str, location: Callable[[int], str]) -> tuple[Any, dict[KeyPath,
         places.setdefault(path, location(node.start_mark.line + 1))
         if any(node is one for one in above):
             raise InputError(Problem("an alias refers to itself", dotted(path), places[path]))
+        if len(places) > MOST_VALUES:
+            raise InputError(Problem(f"more than {MOST_VALUES:,} values", where=location(1)))
         above = (*above, node)
         for index, item in enumerate(node.value if isinstance(node, yaml.SequenceNode) else ()):
             walk(item, (*path, index), above)

@@ -1,22 +1,22 @@
-"""From the tree of a recipe to the recipe: plugins, names, defaults, types and rules."""
+"""From the tree of a recipe to the recipe, in stages: plugins, names, values, rules."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.recipe.encoding import ENCODING, Faults, check_encoding
-from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.encoding import ENCODING, check_encoding
+from zoo.recipe.error_messages import Faults, explain_validation_error
 from zoo.recipe.rules import RULES, Rule, broken_rules
 from zoo.recipe.schema import SCALES, Recipe, section_class
-from zoo.recipe.sections import NAMES, name_in, usual_task
+from zoo.recipe.sections import NAMES, DuringConfig, name_in, usual_task
 from zoo.recipe.trainer import OWNED
-from zoo.recipe.tree import Tree, is_from_command_line
+from zoo.recipe.tree import KeyPath, Tree, is_from_command_line
 
 LENGTH_FACTORS = (1, 2, 4)
 """The lengths of evaluation by default, as multiples of the trained length."""
@@ -26,30 +26,15 @@ def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
     """The recipe of a tree.
 
     Raises:
-        InputError: every problem; those of plugins alone, which may define names and options.
+        InputError: every problem of the first stage that has any: plugins, which may define names and
+            options; names, and the options of encodings; other keys and values; rules between them.
     """
     values = copy.deepcopy(tree.values)
-    if plugins := _plugin_faults(values):
-        raise InputError(tree.problem(path, message) for path, message in plugins.items())
-    unsure = _fill_in(values)
-    faults = _name_faults(values)
-    model = _as(dict, values.get("model"))
-    if "encoding" in model:
-        model["encoding"], wrong = check_encoding(model["encoding"], ENCODING)
-        faults |= wrong
-    recipe = None
-    try:
-        recipe = Recipe.model_validate(values)
-    except ValidationError as error:
-        faults = explain_validation_error(error, values, _valid_keys(values)) | faults
-    trainer = _as(dict, values.get("trainer"))
-    owned = [key for key in trainer if key in OWNED]
-    faults |= {("trainer", key): f"cannot be set in a recipe: {OWNED[key]}" for key in owned}
-    broken = broken_rules(values, [*faults, *unsure], rules)
-    problems = [tree.problem(path, message) for path, message in faults.items()]
-    problems += [tree.problem(path, *rule) for path, rule in broken.items() if path not in faults]
-    if problems or recipe is None:
-        raise InputError(sorted(problems, key=_order))
+    _raise(tree.problem(*fault) for fault in _plugin_faults(values).items())
+    _fill_in(values)
+    _raise(tree.problem(*fault) for fault in _name_faults(values).items())
+    recipe = _parsed(tree, values)
+    _raise(tree.problem(path, *fault) for path, fault in broken_rules(recipe, rules).items())
     return recipe
 
 
@@ -70,11 +55,30 @@ def recipe_of_run(stored: Mapping[str, Any]) -> Recipe:
     encoding, faults = check_encoding(model.get("encoding"), ENCODING)
     if not faults:
         model["encoding"] = encoding
+    return _parsed(Tree(values), values, stored=True)
+
+
+def _parsed(tree: Tree, values: dict[str, Any], stored: bool = False) -> Recipe:
+    """The recipe with these values; InputError with every key and value that is wrong."""
     try:
-        return Recipe.model_validate(values, context={"stored": True})
+        return Recipe.model_validate(values, context={"stored": True} if stored else None)
     except ValidationError as error:
-        explained = explain_validation_error(error, values, _valid_keys(values))
-        raise InputError([Tree(values).problem(*one) for one in explained.items()]) from error
+        faults = explain_validation_error(error, values, _valid_keys(values))
+        owned = {("trainer", key): f"cannot be set in a recipe: {why}" for key, why in OWNED.items()}
+        _raise(tree.problem(path, owned.get(path, message)) for path, message in faults.items())
+
+
+def _raise(problems: Iterable[Problem]) -> None:
+    """Raise InputError where there are problems, by file and line; settings of the command line come last."""
+
+    def order(problem: Problem) -> tuple[bool, str, int, str]:
+        where = problem.where or ""
+        file, _, line = where.rpartition(":")
+        number = int(line) if line.isdecimal() else 0
+        return is_from_command_line(where), file if number else where, number, problem.key or ""
+
+    if found := sorted(problems, key=order):
+        raise InputError(found)
 
 
 def _plugin_faults(values: dict[str, Any]) -> Faults:
@@ -89,17 +93,45 @@ def _plugin_faults(values: dict[str, Any]) -> Faults:
     return faults
 
 
-def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
-    """Make explicit what follows from other keys; the key paths where that could only be guessed."""
+def _name_faults(values: dict[str, Any]) -> Faults:
+    """The names that are not registered, and all that is wrong in the encoding, which gets its options."""
+    faults: Faults = {}
+    for section, kinds in NAMES.items():
+        for key, kind in kinds.items():
+            given = name_in(section, key, _as(dict, values.get(section)))
+            for index, name in enumerate(given if isinstance(given, list) else [given]):
+                if isinstance(name, str) and name not in kind.all():
+                    path = (section, key, index) if isinstance(given, list) else (section, key)
+                    faults[path] = kind.unknown(name)
+    model = _as(dict, values.get("model"))
+    if "encoding" in model:
+        model["encoding"], wrong = check_encoding(model["encoding"], ENCODING)
+        faults |= wrong
+    return faults
+
+
+def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
+    keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
+    keys["evaluate", "during"] = [*DuringConfig.model_fields]
+    for name in Recipe.model_fields:
+        if owner := section_class(name, values.get(name)):
+            keys[(name,)] = [*owner.model_fields]
+    scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
+    if scale.get("name") in [*SCALES]:
+        keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]
+    return keys
+
+
+def _fill_in(values: dict[str, Any]) -> None:
+    """Make explicit what follows from other keys."""
     for name in Recipe.model_fields:
         if values.get(name, ...) is None:
             del values[name]  # `checkpoint:` with nothing under it changes nothing
     _as(dict, values.get("checkpoint")).pop("sharded", None)  # stored by versions that wrote shards
     data, model = _as(dict, values.get("data")), _as(dict, values.get("model"))
-    usual = usual_task(data.get("name"), model.get("kind"))
-    # Where data or kind are wrong there is a problem already; any task will do to find the others.
-    guessed = [] if usual or "task" in values else [("task",)]
-    task = values.setdefault("task", {"name": usual or registry.tasks.names()[0]})
+    # Where no task fits, a rule says why the first does not.
+    usual = usual_task(data.get("name"), model.get("kind")) or registry.tasks.names()[0]
+    task = values.setdefault("task", {"name": usual})
     if isinstance(task, str):
         task = values["task"] = {"name": task}
     evaluate, length = values.setdefault("evaluate", {}), data.get("sequence_length")
@@ -110,41 +142,8 @@ def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
         known = registry.tasks.all().get(str(_as(dict, task).get("name")))
         if evaluate.get("protocols") is None and known is not None and known.protocols:
             evaluate["protocols"] = [known.protocols[0]]
-    return guessed
-
-
-def _name_faults(values: dict[str, Any]) -> Faults:
-    """The names that are not registered."""
-    faults: Faults = {}
-    for section, kinds in NAMES.items():
-        value = _as(dict, values.get(section))
-        for key, kind in kinds.items():
-            name = name_in(section, key, value)
-            if isinstance(name, str) and name not in kind.all():
-                faults[section, key] = kind.unknown(name)
-    return faults
 
 
 def _as(kind: type, value: Any) -> Any:
     """The value if it is of a kind, else an empty one of that."""
     return value if isinstance(value, kind) else kind()
-
-
-def _valid_keys(values: dict[str, Any]) -> dict[tuple[str, ...], list[str]]:
-    keys: dict[tuple[str, ...], list[str]] = {(): [*Recipe.model_fields, "base"]}
-    for name in Recipe.model_fields:
-        owner = section_class(name, values.get(name))
-        if owner is not None:
-            keys[(name,)] = [*owner.model_fields]
-    scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
-    if scale.get("name") in SCALES:
-        keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]
-    return keys
-
-
-def _order(problem: Problem) -> tuple[bool, str, int, str]:
-    """By file and line; settings of the command line come last."""
-    where = problem.where or ""
-    file, _, line = where.rpartition(":")
-    number = int(line) if line.isdecimal() else 0
-    return is_from_command_line(where), file if number else where, number, problem.key or ""

@@ -145,21 +145,18 @@ def _changes_of_model(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
     fields = ModelConfig.model_fields.items()
     defaults = {key: field.get_default() for key, field in fields if not field.is_required()}
     stored = {**stored, "model": {**defaults, **stored["model"]}}
-    encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
-    may = [*may_change_after_training(), *may_change(stored["model"]["encoding"])]
-    allowed, refused = dict(encoding.allowed), dict(encoding.refused)
+    changes = [*encoding_changes(*(one["model"]["encoding"] for one in (stored, changed)))]
     for key, old, new in diff(stored, changed):
-        if is_among(key, (ENCODING,)):
-            continue
-        if affects(key).after_training:
-            if is_among(key, ("model",)) and affects(key).effect == "weights":
-                allowed[key] = new
-        else:
-            refused[key] = f"the run has {old!r}, and {new!r} would make it another"
-            if key.startswith("data."):
-                refused[key] += "; to score other data, give --data NAME (in Python data=...)"
+        if not is_among(key, (ENCODING,)):
+            changes.append((key, old, new, affects(key).after_training))
+    refused: list[Problem] = []
+    for key, old, new in (change[:3] for change in changes if not change[3]):
+        why = f"the run was trained with {old!r}, and {new!r} would make it another"
+        other = "; to score other data, give --data NAME (in Python data=...)" if key[:5] == "data." else ""
+        refused.append(Problem(why + other, key))
     if refused:
-        *others, (key, why) = refused.items()
-        final = Problem(f"{why}; after training only these can be set: {', '.join(may)}", key)
-        raise InputError([*(Problem(why, key) for key, why in others), final])
-    return allowed
+        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
+        last = f"{refused[-1].message}; after training only these can be set: {may}"
+        raise InputError([*refused[:-1], replace(refused[-1], message=last)])
+    of_model = [change for change in changes if is_among(change[0], ("model",))]
+    return {key: new for key, _, new, _ in of_model if affects(key).effect == "weights"}

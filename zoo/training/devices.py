@@ -7,10 +7,9 @@ import os
 from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 
 from zoo.errors import InputError, Problem
-from zoo.launch.devices import devices_taken
+from zoo.launch.devices import batch_fault, cpu_precision_fault, devices_taken
 from zoo.launch.ranks import Launcher, find_launcher
 from zoo.recipe import Recipe
-from zoo.recipe.rules import batch_fault, cpu_precision_fault
 
 
 def validate_world_size(recipe: Recipe) -> None:

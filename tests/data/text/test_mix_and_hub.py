@@ -22,10 +22,13 @@ def text_of(corpus, split="train"):
 
 
 WRONG = [
-    ({"of": ["wikitxt-2", "sample"]}, "of.0: no text corpus: 'wikitxt-2'; did you mean 'wikitext-2'"),
-    ({"of": ["sample"]}, "data.of: must be a list of two or more"),
-    ({"of": ["sample", {"name": "text", "rot": "x"}]}, "data.of.1: text: rot"),
-    ({"of": ["sample", {"name": "text", "vocab_size": 300}]}, "the mix has one for all"),
+    ({"of": ["wikitxt-2", "sample"]}, "data.of.0: no such dataset: 'wikitxt-2'; did you mean 'wikitext-2'"),
+    ({"of": ["sample"]}, "data.of: must be a list of at least 2"),
+    (
+        {"of": ["sample", {"name": "text", "rot": "x"}]},
+        "data.of.1: key 'rot' of 'text' is unknown; did you mean 'root'?",
+    ),
+    ({"of": ["sample", {"name": "text", "vocab_size": 300}]}, "is set under `data`"),
     ({"of": ["sample", "wikitext-2"], "weights": [1, 2, 3]}, "data.weights: 3 weights for 2 corpora"),
     ({"of": ["sample", "wikitext-2"], "weights": [1, 0]}, "data.weights.1"),
 ]
@@ -62,7 +65,8 @@ class TestMix:
         assert tokens.tokenizer.vocab_size == 300 and len(tokens.streams["train"]) > 1000
 
     def test_wrong_options_are_reported_with_their_key(self):
-        common = {"name": "x", "model": {"encoding": "none"}, "optimizer": {"lr": 1e-3}}
+        model = {"kind": "decoder", "encoding": "none", "d_model": 8, "num_layers": 1, "num_heads": 1}
+        common = {"name": "x", "model": model, "optimizer": {"lr": 1e-3}}
         for options, message in WRONG:
             data = {"name": "mix", "sequence_length": 32, "batch_size": 4, **options}
             with pytest.raises(InputError) as caught:

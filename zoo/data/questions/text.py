@@ -22,7 +22,8 @@ from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.fields import Positive, Seed
+from zoo.recipe.fields import Positive, Section, Seed, Text
+from zoo.recipe.sections import checked_by, dataset_section
 
 TRIED = 64
 """Examples that are drawn to find how many tokens the shortest need."""
@@ -210,3 +211,13 @@ class TextQuestionsSource(TextSource):
         except InputError as error:
             # Known only with the tokenizer: the tokens of the question.
             raise InputError(Problem(error.problems[0].message, key="data.sequence_length")) from error
+
+
+def questions_section(spec: Any) -> Section:
+    """The options of questions that are asked in a text, of a name or a mapping of a name and options."""
+    known = [one for one in registry.datasets.names() if registry.datasets.describe(one).text_options]
+    return dataset_section(spec, known, TextQuestionsDataset.text_options)
+
+
+AskedInText = Annotated[Text | dict[str, Any], checked_by(questions_section)]
+"""Questions as an option has them: a name, or a mapping of a name and options."""

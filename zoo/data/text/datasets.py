@@ -24,8 +24,8 @@ from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.fields import AboveZero, Affects, Folder, Positive, Seed, Text, Vocabulary
-from zoo.recipe.sections import corpus_section
+from zoo.recipe.fields import AboveZero, Affects, Folder, Positive, Section, Seed, Text, Vocabulary
+from zoo.recipe.sections import DataConfig, checked_by, dataset_section
 from zoo.registry import register, tasks
 
 
@@ -112,11 +112,12 @@ class TextDataset(TokenizedText):
         super().__init__(**text)
         self.packing, self.lengths = packing, lengths or ()
 
-    def open(self, recipe: Recipe) -> DataSource:
-        whole = recipe.data.sequence_length
-        if odd := [one for one in self.lengths if whole % one]:
-            message = f"{odd[0]} does not divide data.sequence_length={whole}"
+    def validate(self, data: DataConfig) -> None:
+        if odd := [one for one in self.lengths if data.sequence_length % one]:
+            message = f"{odd[0]} does not divide data.sequence_length={data.sequence_length}"
             raise InputError(Problem(message, key="data.lengths"))
+
+    def open(self, recipe: Recipe) -> DataSource:
         source = TextSource(recipe, self.gives, self.tokens(recipe), self.packing == "separate")
         source.lengths = self.lengths
         return source
@@ -248,6 +249,12 @@ class Hub(TextDataset):
         return open_hub(self.id, self.config, self.revision, self.files, self.split, self.column)
 
 
+def corpus_section(spec: Any) -> Section:
+    """The options of a corpus in a mix, of a name or a mapping of a name and options."""
+    known = [one for one in registry.datasets.names() if registry.datasets.describe(one).gives == "text"]
+    return dataset_section(spec, known, ("cache", "vocab_size", "tokenizer", "packing", "lengths"))
+
+
 @register.dataset("mix")
 class Mix(TextDataset):
     """Several corpora mixed by weight, with one tokenizer for all, until the first of them is used up.
@@ -263,12 +270,17 @@ class Mix(TextDataset):
     def __init__(
         self,
         *,
-        of: tuple[Text | dict[str, Any], ...],
+        of: Annotated[
+            tuple[Annotated[Text | dict[str, Any], checked_by(corpus_section)], ...], Field(min_length=2)
+        ],
         weights: tuple[AboveZero, ...] | None = None,
         **text: Any,
     ):
         super().__init__(**text)
         self.of, self.weights = of, weights
+        if weights is not None and len(weights) != len(of):
+            message = f"{len(weights)} weights for {len(of)} corpora in data.of"
+            raise InputError(Problem(message, key="data.weights"))
 
     def corpus(self) -> Corpus:
         corpora = []

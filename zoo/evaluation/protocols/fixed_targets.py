@@ -10,6 +10,7 @@ import numpy as np
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text, Windows
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 from zoo.tasks.task import Task
 
@@ -28,12 +29,18 @@ class FixedTargets(Protocol):
     last has L. No window crosses the beginning of its document: the document needs one token more than the
     longest of `evaluate.lengths` that any document allows. Shorter documents are left out at every length,
     and counted.
+
+    Args:
+        targets: tokens scored at the end of each document; at most the shortest length.
     """
 
     explanation = (
         "The last tokens of each document are scored with growing context from the document: only the "
         "context differs between two lengths, so a lower loss comes from the tokens that a longer one adds."
     )
+
+    def __init__(self, *, targets: Positive = 200):
+        self.targets = targets
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         config, text = task.recipe.evaluate, Text(task, source, lengths)
@@ -42,7 +49,7 @@ class FixedTargets(Protocol):
         largest = int(sizes.max(initial=0))
         # Of the recipe's lengths: the targets do not depend on the lengths asked for.
         longest = max((length for length in chosen if length < largest), default=None)
-        num_targets = min(config.targets, max(1, text.room(min(chosen))))
+        num_targets = min(self.targets, max(1, text.room(min(chosen))))
         kept = np.flatnonzero(sizes > (longest or largest))
         # The last pair of a document predicts its end token.
         stops = (starts + sizes - 1)[kept]

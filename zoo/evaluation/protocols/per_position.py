@@ -11,6 +11,7 @@ from zoo.data.source import DataSource
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Losses, Text
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 from zoo.tasks.task import Task
 
@@ -31,6 +32,9 @@ class PerPosition(Protocol):
 
     A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
     next shorter one is read instead. Runs compare where their windows are the same.
+
+    Args:
+        bins_per_octave: bins of positions to every doubling of the context.
     """
 
     axis = "context"
@@ -40,14 +44,17 @@ class PerPosition(Protocol):
         "which a model breaks. Each bin has other tokens, which may explain small steps between bins."
     )
 
+    def __init__(self, *, bins_per_octave: Positive = 2):
+        self.bins_per_octave = bins_per_octave
+
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        config, text = task.recipe.evaluate, Text(task, source, lengths)
+        text = Text(task, source, lengths)
         targets = text.targets_at(np.arange(text.size))
         plans = []
         for window in sorted(lengths, reverse=True):
-            ends = bin_ends(window, config.bins_per_octave)
+            ends = bin_ends(window, self.bins_per_octave)
             planned = text.length_plan(window, text.size, partial(_score, text, window, ends))
-            parameters = {"window": window, "bins_per_octave": config.bins_per_octave}
+            parameters = {"window": window, "bins_per_octave": self.bins_per_octave}
             parameters |= text.parameters(self)
             plans.append(MeasurementPlan(parameters, targets, [planned]))
         return plans

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from zoo import registry
 from zoo.data.blocks import NOT_SCORED
-from zoo.data.questions.text import TextQuestionsDataset
+from zoo.data.questions.text import AskedInText, TextQuestionsDataset, questions_section
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.accuracy import plan_examples, score_examples
 from zoo.evaluation.protocols.protocol import MeasurementPlan, Protocol, make_targets
-from zoo.recipe.sections import construct, questions_section
+from zoo.recipe.sections import construct
 from zoo.registry import register
 from zoo.tasks.answering import judge
 from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str | dict) else value
 
 
 @register.protocol("prompts")
@@ -34,15 +40,29 @@ class Prompts(Protocol):
 
     Source: the tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654). RULER accepts an answer that contains
     the numbers or words in any order; here the answer has to be equal.
+
+    Args:
+        questions: names of datasets whose questions are asked in a text, or mappings of such a name and its
+            options.
     """
 
     unit, higher_is_better, split = "examples", True, "test"
     explanation = "How often the model's answer to a question about the text before it is exactly right."
 
+    def __init__(
+        self,
+        *,
+        questions: Annotated[tuple[AskedInText, ...], Field(min_length=1), BeforeValidator(_several)] = (
+            "needle",
+            "variable_tracking",
+            "common_words",
+        ),
+    ):
+        self.questions = questions
+
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         split, recorded = self.scored_split(task.recipe.evaluate)
-        questions = task.recipe.evaluate.questions
-        return [_plan(task, source, lengths, split, recorded, spec) for spec in questions]
+        return [_plan(task, source, lengths, split, recorded, spec) for spec in self.questions]
 
 
 def _plan(

@@ -14,6 +14,7 @@ from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text
+from zoo.recipe.fields import Positive
 from zoo.registry import register
 from zoo.runs.card import changed_data
 from zoo.tasks.task import Task
@@ -35,6 +36,9 @@ class Repeats(Protocol):
 
     A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
     next shorter one is read instead. Runs compare where their windows are the same.
+
+    Args:
+        rare_below: a bigram is rare if it occurs fewer times than this in the training text.
     """
 
     axis = "distance"
@@ -44,10 +48,13 @@ class Repeats(Protocol):
         "distance to it: whether context so far away is used. Each octave of distances has other tokens."
     )
 
+    def __init__(self, *, rare_below: Positive = 10):
+        self.rare_below = rare_below
+
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        config, text = task.recipe.evaluate, Text(task, source, lengths)
+        text = Text(task, source, lengths)
         bigrams = text.inputs(0, text.size) * source.vocab_size + text.inputs(1, text.size + 1)
-        rare = _occurrences(bigrams, _trained_on(task, source)) < config.rare_below
+        rare = _occurrences(bigrams, _trained_on(task, source)) < self.rare_below
         rare &= text.targets(0, text.size) >= 0
         plans = []
         for window in sorted(lengths, reverse=True):
@@ -58,7 +65,7 @@ class Repeats(Protocol):
             chosen = np.flatnonzero(rare & (distances > 0))
             note = None if len(chosen) else "no rare bigram repeats within a window"
             score = partial(_score, text, window, chosen, distances[chosen])
-            parameters = {"window": window, "rare_below": config.rare_below}
+            parameters = {"window": window, "rare_below": self.rare_below}
             parameters |= text.parameters(self)
             length_plan = text.length_plan(window, text.size, score, note)
             plans.append(MeasurementPlan(parameters, text.targets_at(chosen), [length_plan]))

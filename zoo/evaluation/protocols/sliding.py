@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo.errors import InputError, Problem
 from zoo.evaluation.protocols.text import WholeText, Windows
-from zoo.recipe.rules import stride_gap
+from zoo.recipe.fields import CountOrFraction
 from zoo.recipe.sections import EvaluateConfig
 from zoo.registry import register
 
@@ -24,6 +24,9 @@ class Sliding(WholeText):
     still falls with the length, farther tokens are used. With stride 1 every token has the full window. The
     protocol hides the position in the window at which a model breaks, and costs length / stride times as much
     as consecutive windows.
+
+    Args:
+        stride: tokens between the beginnings of two windows, or a fraction of the window.
     """
 
     explanation = (
@@ -31,21 +34,26 @@ class Sliding(WholeText):
         "nearly the full length before it: a loss that still falls with the length uses far tokens."
     )
 
+    def __init__(self, *, stride: CountOrFraction = 0.5):
+        self.stride = stride
+
     def validate(self, config: EvaluateConfig, lengths: Sequence[int]) -> None:
         """Raises InputError for a stride larger than a window, which would leave tokens out."""
-        fault = stride_gap(config.stride, lengths)
-        if fault:
+        shortest = min(lengths, default=self.stride)
+        if self.stride > shortest:
+            fault = (
+                f"a stride of {self.stride} tokens would leave tokens out between windows of {shortest}: "
+                f"give at most {shortest}, or a fraction of the window such as 0.5"
+            )
             raise InputError(Problem(fault, key="evaluate.stride"))
 
     def parameters(self, config: EvaluateConfig) -> dict[str, Any]:
-        return {"stride": config.stride}
+        return {"stride": self.stride}
 
     def windows(self, config: EvaluateConfig, size: int, length: int) -> Windows:
-        stride = config.stride
         # A whole number is in tokens, anything else a fraction of the window.
-        return overlapping(
-            size, length, stride if isinstance(stride, int) else max(1, round(stride * length))
-        )
+        whole = isinstance(self.stride, int)
+        return overlapping(size, length, self.stride if whole else max(1, round(self.stride * length)))
 
 
 def overlapping(size: int, length: int, stride: int) -> Windows:
