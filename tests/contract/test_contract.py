@@ -174,11 +174,15 @@ def test_a_recipe_accepts_every_subject():
 
 def test_values_that_an_encoding_refuses_are_left_out():
     _, refused = subjects_of(registry.encodings.describe("rope"))
+    needs_factor = [f"scaling={name}" for name in ("linear", "ntk", "yarn", "longrope", "llama3")]
     assert {str(subject) for subject, _ in refused} == {
-        "rope truncate=False decoder",
-        "rope truncate=False encoder",
+        f"rope {option} {kind}"
+        for option in ("truncate=False", *needs_factor)
+        for kind in ("decoder", "encoder")
     }
-    assert all("it is for yarn" in reason for _, reason in refused)
+    reasons = {str(subject): reason for subject, reason in refused}
+    assert "it is for yarn" in reasons["rope truncate=False decoder"]
+    assert "factor" in reasons["rope scaling=yarn decoder"]
 
 
 def test_two_rotary_encodings_in_a_list_are_refused():
