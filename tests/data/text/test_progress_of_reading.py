@@ -28,6 +28,10 @@ def test_a_log_gets_whole_lines(corpus, tmp_path, monkeypatch, capsys):
 
 def test_other_processes_show_nothing(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("RANK", "1")
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "1")
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     open_cache(lambda: corpus, 270, tmp_path / "cache")
     assert capsys.readouterr() == ("", "")
