@@ -113,9 +113,8 @@ def _build(
     open_corpus: Callable[[], Corpus],
     characters: bool,
 ) -> None:
-    for left in folder.parent.glob(
-        f".{folder.name}.*"
-    ):  # by a process that was killed: this one has the lock
+    # Left by a process that was killed: this one has the lock.
+    for left in folder.parent.glob(f".{folder.name}.*"):
         shutil.rmtree(left, ignore_errors=True)
     with atomic_folder(folder) as part:
         if isinstance(vocabulary, TextTokenizer):
