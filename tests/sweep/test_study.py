@@ -203,7 +203,7 @@ def test_a_wrong_study_is_reported_before_anything_is_trained(sweep, here, capsy
 
 @pytest.mark.parametrize("arguments, message", [
     (["--seeds", "1"], "--seeds: a study file has its own"),
-    (["--encodings", "rope", "--limit", "1"], "--store: only a study file takes it"),
+    (["--encodings", "rope", "--limit", "1"], "--store: only a study takes it"),
     (["--only", "rope,fire"], "--only fire: no such encoding here"),
     (["--forget", "rope_seed1"], "--forget rope_seed1: no stored entry"),
 ])  # fmt: skip

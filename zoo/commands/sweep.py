@@ -20,20 +20,13 @@ zoo sweep STUDY.yaml --list
 zoo sweep STUDY.yaml --only alibi,rope --limit 3 --nice && zoo compare STUDY.parquet
 """
 
-OF_RECIPES = {"seeds": [0], "set": [], "grid": [], "select_seeds": [], "out": Path("runs")}
-OF_RECIPES |= {"compare_only": False, "print_commands": False}
-OF_STUDIES = {"store": None, "only": [], "limit": None, "nice": False, "list": False, "forget": None}
-"""The options of each kind of file with their defaults."""
+OF_RECIPES = ("seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
+OF_STUDIES = ("store", "only", "limit", "nice", "list", "forget")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files",
-        type=Path,
-        nargs="+",
-        metavar="RECIPE|STUDY",
-        help="a recipe, which needs no encoding; or studies",
-    )
+    what = "a recipe, which needs no encoding; or studies, files with the key `encodings`"
+    parser.add_argument("files", type=Path, nargs="+", metavar="RECIPE|STUDY", help=what)
     parser.add_argument("--encodings", metavar="A,B", help="as a recipe has them, separated by commas")
     parser.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     add_set(parser, "change a key of the recipe, for all runs")
@@ -48,39 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "smallest number that is not in --seeds)",
     )  # fmt: skip
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs"),
-        metavar="DIR",
+        "--out", type=Path, default=Path("runs"), metavar="DIR",
         help="folder of the run folders (default: runs)",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--jobs",
-        type=count,
-        metavar="N",
+        "--jobs", type=count, metavar="N",
         help="runs at the same time (default: one for each visible GPU; on a CPU one; SLURM decides itself)",
-    )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="DIR",
-        help="folder of the tables STUDY.parquet (default: that of each study)",
-    )
-    parser.add_argument(
-        "--only", type=words, default=[], metavar="A,B", help="of a study: these encodings (default: all)"
-    )
-    parser.add_argument(
-        "--limit", type=count, metavar="N", help="of a study: train at most N missing entries"
-    )
-    parser.add_argument("--nice", action="store_true", help="of a study: give way to other processes")
+    )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
-        "--slurm",
-        nargs="?",
-        const="",
-        metavar="OPTIONS",
-        help="submit the runs as a SLURM array, the comparison as a job after it; options of sbatch",
-    )
+        "--slurm", nargs="?", const="", metavar="OPTIONS",
+        help="submit the runs as a SLURM array, the comparison as a job after it; of a study as many jobs as "
+        "--jobs; options of sbatch",
+    )  # fmt: skip
     how.add_argument(
         "--compare-only", action="store_true", help="train nothing: compare the runs that are finished"
     )
@@ -88,25 +61,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--print-commands", action="store_true", help="print the commands of unfinished runs, and run nothing"
     )
     how.add_argument("--list", action="store_true", help="of a study: show finished and missing entries")
-    how.add_argument(
-        "--forget", metavar="ENTRY", help="of a study: remove a stored entry, such as alibi_seed0"
-    )
+    how.add_argument("--forget", metavar="ENTRY", help="of a study: remove a stored entry, as alibi_seed0")
+    study = parser.add_argument_group("of a study")
+    tables = "folder of the tables STUDY.parquet (default: that of each study)"
+    study.add_argument("--store", type=Path, metavar="DIR", help=tables)
+    study.add_argument("--only", type=words, default=[], metavar="A,B", help="these encodings (default: all)")
+    study.add_argument("--limit", type=count, metavar="N", help="train at most N missing entries")
+    study.add_argument("--nice", action="store_true", help="give way to other processes")
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.encodings is None:
-        run_studies(options)
+    of_study = options.encodings is None and any(map(_is_study, options.files))
+    why = "a study file has its own" if of_study else "only a study takes it"
+    parser = options.verb_parser
+    for name in OF_RECIPES if of_study else OF_STUDIES:
+        if getattr(options, name) != parser.get_default(name):
+            raise InputError(Problem(why, where=f"--{name.replace('_', '-')}"))
+    if of_study:
+        _run_studies(options)
+    elif options.encodings is None:
+        parser.error("a recipe needs --encodings, and a study the key `encodings`")
+    elif len(options.files) > 1:
+        parser.error(f"one recipe, not {len(options.files)}: {' '.join(map(str, options.files))}")
     else:
-        run_recipe(options)
+        _run_recipe(options)
 
 
-def run_studies(options: argparse.Namespace) -> None:
-    """Work on studies. A file without the key `encodings` is a recipe, which needs the option."""
+def _is_study(file: Path) -> bool:
     from zoo.recipe.tree import read_file
 
-    if any("encodings" not in read_file(file).values for file in options.files):
-        options.verb_parser.error("the following arguments are required for a recipe: --encodings")
-    _validate_unset(options, OF_RECIPES, "a study file has its own")
+    return file.is_file() and "encodings" in read_file(file).values
+
+
+def _run_studies(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.sweep.queue import Queue
 
@@ -121,11 +108,7 @@ def run_studies(options: argparse.Namespace) -> None:
         queue.run()
 
 
-def run_recipe(options: argparse.Namespace) -> None:
-    """Run the sweep of one recipe."""
-    _validate_unset(options, OF_STUDIES, "only a study file takes it")
-    if len(options.files) > 1:
-        raise InputError(f"one recipe, not {len(options.files)}: {' '.join(map(str, options.files))}")
+def _run_recipe(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.sweep.grid import read_grid
         from zoo.sweep.plan import read_encodings
@@ -146,9 +129,3 @@ def run_recipe(options: argparse.Namespace) -> None:
         sweep.compare()
     else:
         sweep.run()
-
-
-def _validate_unset(options: argparse.Namespace, defaults: dict[str, object], why: str) -> None:
-    given = [name for name, default in defaults.items() if getattr(options, name) != default]
-    if given:
-        raise InputError(Problem(why, where=f"--{given[0].replace('_', '-')}"))

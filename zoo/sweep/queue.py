@@ -107,6 +107,7 @@ class Queue:
         names = [*self._entries(validated=True)]
         words = [*map(str, self.files), *(["--store", str(self.store)] if self.store else [])]
         words += [*(["--only", ",".join(self.only)] if self.only else [])]
+        words += [*(["--limit", str(self.limit)] if self.limit else []), *(["--nice"] if self.nice else [])]
         job = sbatch(
             f"--job-name={names[0]}",
             f"--array=1-{self.jobs or 1}",
