@@ -5,25 +5,29 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import add_set, count, whole_numbers
+from zoo.commands.argument_types import add_set, count, whole_numbers, words
 from zoo.console import waiting
-from zoo.errors import InputError
+from zoo.errors import InputError, Problem
 
-SUMMARY = "Train one recipe with several encodings and seeds, and compare them."
+SUMMARY = "Train one recipe, or a study, with several encodings and seeds, and compare them."
 EXAMPLES = """
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope,none --seeds 0,1,2
 zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope --grid optimizer.lr=1e-3,3e-3 --out runs/tuned
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope --slurm='--partition=gpu --time=8:00:00'
+zoo sweep STUDY.yaml --list
+zoo sweep STUDY.yaml --only alibi,rope --limit 3 --nice && zoo compare STUDY.parquet
 """
+
+OF_RECIPES = ("seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
+OF_STUDIES = ("store", "only", "limit", "nice", "list", "forget")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="a recipe file; it needs no encoding")
-    parser.add_argument(
-        "--encodings", required=True, metavar="A,B", help="as a recipe has them, separated by commas"
-    )
+    what = "a recipe, which needs no encoding; or studies, files with the key `encodings`"
+    parser.add_argument("files", type=Path, nargs="+", metavar="RECIPE|STUDY", help=what)
+    parser.add_argument("--encodings", metavar="A,B", help="as a recipe has them, separated by commas")
     parser.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     add_set(parser, "change a key of the recipe, for all runs")
     parser.add_argument(
@@ -37,35 +41,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "smallest number that is not in --seeds)",
     )  # fmt: skip
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs"),
-        metavar="DIR",
+        "--out", type=Path, default=Path("runs"), metavar="DIR",
         help="folder of the run folders (default: runs)",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--jobs",
-        type=count,
-        metavar="N",
+        "--jobs", type=count, metavar="N",
         help="runs at the same time (default: one for each visible GPU; on a CPU one; SLURM decides itself)",
-    )
+    )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
-        "--slurm",
-        nargs="?",
-        const="",
-        metavar="OPTIONS",
-        help="submit the runs as a SLURM array, the comparison as a job after it; options of sbatch",
-    )
+        "--slurm", nargs="?", const="", metavar="OPTIONS",
+        help="submit the runs as a SLURM array, the comparison as a job after it; of a study as many jobs as "
+        "--jobs; options of sbatch",
+    )  # fmt: skip
     how.add_argument(
         "--compare-only", action="store_true", help="train nothing: compare the runs that are finished"
     )
     how.add_argument(
         "--print-commands", action="store_true", help="print the commands of unfinished runs, and run nothing"
     )
+    how.add_argument("--list", action="store_true", help="of a study: show finished and missing entries")
+    how.add_argument("--forget", metavar="ENTRY", help="of a study: remove a stored entry, as alibi_seed0")
+    study = parser.add_argument_group("of a study")
+    tables = "folder of the tables STUDY.parquet (default: that of each study)"
+    study.add_argument("--store", type=Path, metavar="DIR", help=tables)
+    study.add_argument("--only", type=words, default=[], metavar="A,B", help="these encodings (default: all)")
+    study.add_argument("--limit", type=count, metavar="N", help="train at most N missing entries")
+    study.add_argument("--nice", action="store_true", help="give way to other processes")
 
 
 def run(options: argparse.Namespace) -> None:
+    of_study = options.encodings is None and any(map(_is_study, options.files))
+    why = "a study file has its own" if of_study else "only a study takes it"
+    parser = options.verb_parser
+    for name in OF_RECIPES if of_study else OF_STUDIES:
+        if getattr(options, name) != parser.get_default(name):
+            raise InputError(Problem(why, where=f"--{name.replace('_', '-')}"))
+    if of_study:
+        _run_studies(options)
+    elif options.encodings is None:
+        parser.error("a recipe needs --encodings, and a study the key `encodings`")
+    elif len(options.files) > 1:
+        parser.error(f"one recipe, not {len(options.files)}: {' '.join(map(str, options.files))}")
+    else:
+        _run_recipe(options)
+
+
+def _is_study(file: Path) -> bool:
+    from zoo.recipe.tree import read_file
+
+    return file.is_file() and "encodings" in read_file(file).values
+
+
+def _run_studies(options: argparse.Namespace) -> None:
+    with waiting("loading torch"):
+        from zoo.sweep.queue import Queue
+
+    queue = Queue(options.files, options.store, options.only, options.limit, options.jobs, options.nice)
+    if options.list:
+        queue.print_list()
+    elif options.forget is not None:
+        queue.forget(options.forget)
+    elif options.slurm is not None:
+        queue.submit(options.slurm)
+    else:
+        queue.run()
+
+
+def _run_recipe(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.sweep.grid import read_grid
         from zoo.sweep.plan import read_encodings
@@ -75,7 +118,7 @@ def run(options: argparse.Namespace) -> None:
     if options.select_seeds and not grid:
         raise InputError("--select-seeds choose from a grid: add --grid KEY=A,B")
     sweep = Sweep(
-        options.recipe, encodings, options.seeds, options.set, options.out, options.jobs, grid,
+        options.files[0], encodings, options.seeds, options.set, options.out, options.jobs, grid,
         options.select_seeds,
     )  # fmt: skip
     if options.print_commands:

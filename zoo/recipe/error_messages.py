@@ -73,7 +73,7 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
         return text.removeprefix("Value error, ")
     if kind == "string_pattern_mismatch":
         return f"may hold letters, digits and . _ - only, got {shorten(str(value))!r}"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         valid = [*keys.get(path[:-1], ())]
         elsewhere = (dotted((*owner, path[-1])) for owner, names in keys.items() if path[-1] in names)
         there = next(elsewhere, None)

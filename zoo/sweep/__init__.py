@@ -1,1 +1,1 @@
-"""One recipe with many encodings and seeds: each a run of its own, in a process of its own."""
+"""One recipe with many encodings and seeds, as run folders or, for a study, as one table."""

@@ -1,0 +1,291 @@
+"""A study: a recipe with encodings, seeds and settings, each an entry whose run is stored in one table."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from filelock import FileLock, Timeout
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from zoo import registry
+from zoo.comparison import stored
+from zoo.comparison.run_info import RunInfo
+from zoo.errors import InputError, Problem, collect, hint, shorten
+from zoo.recipe import Recipe, Tree, read_recipe, to_yaml_line
+from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.tree import KeyPath, read_file
+
+S = TypeVar("S", bound="Study")
+
+STRICT = ConfigDict(extra="forbid")
+OPTIONS = "options.yaml"
+"""The file beside studies with options of encodings that all of them share."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Reading:
+    """Another evaluation of every checkpoint of a study.
+
+    Attributes:
+        name: its measurements have it as their parameter `data`.
+        data: a dataset, or a folder among the corpora.
+        lengths, protocols: of this evaluation.
+        set: further `key=value` changes, such as options of the data.
+    """
+
+    name: str
+    data: str
+    lengths: list[int]
+    protocols: list[str]
+    set: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, config=STRICT)
+class During:
+    """The evaluation of earlier checkpoints of a run."""
+
+    steps: list[int]
+    lengths: list[int]
+    protocols: list[str]
+
+
+@dataclass(frozen=True, config=STRICT)
+class Study:
+    """The content of a study file.
+
+    Attributes:
+        name: by default that of the file, without a number before it.
+        base: the recipe, relative to the study file, or the name of a recipe.
+        encodings: `all`, or names; or these for each seed. They are entries of the table seed by seed.
+        seeds: where `encodings` gives none.
+        lengths, protocols: of the evaluation; by default those of the recipe.
+        set: further `key=value` changes of the recipe.
+        grid: for keys of the recipe the values to try: every encoding is trained with every combination.
+        options: of encodings. With a `name` among them they are a further encoding of the study: that one
+            with these options. So is a list: a combination.
+        own: for an encoding, `key=value` changes of the recipe that it alone has.
+        after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
+        readings: further evaluations of each checkpoint, on other data.
+        during: further evaluations of the checkpoints at these steps, for a recipe that keeps them.
+        precision, compile: of training and evaluation.
+        threads: of a CPU; fixed, because sums depend on how they are split among threads.
+        accelerator: of all entries.
+        page: for programs that show the study; a sweep does not read it.
+    """
+
+    name: str
+    base: str
+    encodings: Literal["all"] | list[str] | dict[int, Literal["all"] | list[str]]
+    seeds: list[int] = field(default_factory=lambda: [0])
+    lengths: list[int] = field(default_factory=list)
+    protocols: list[str] = field(default_factory=list)
+    set: list[str] = field(default_factory=list)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    options: dict[str, dict[str, Any] | list[Any]] = field(default_factory=dict)
+    own: dict[str, list[str]] = field(default_factory=dict)
+    after_training: dict[str, list[list[str]]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+    during: During | None = None
+    precision: str = "32-true"
+    compile: bool = False
+    threads: int = 2
+    accelerator: Literal["cpu", "gpu"] = "cpu"
+    page: dict[str, Any] = field(default_factory=dict)
+
+    def recipe(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> Recipe:
+        """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
+        return read_recipe(self.base, [text for text, _ in self.changes(encoding, seed, setting)])
+
+    def changes(self, encoding: str, seed: int, setting: Sequence[str]) -> list[tuple[str, KeyPath]]:
+        """The `key=value` changes that make the recipe of an entry, and the key of the study for each."""
+        given = self.options.get(encoding, {})
+        spec = given if isinstance(given, list) else {"name": encoding, **given}
+        values = {
+            "model.encoding": (spec, ("options", encoding) if given else ("encodings",)),
+            "name": (f"{encoding}_{self.name}_seed{seed}", ("name",)),
+            "seed": (seed, ("encodings" if isinstance(self.encodings, dict) else "seeds",)),
+            "logging": (["csv"], ()),
+            "compile": (self.compile, ("compile",)),
+            "trainer.devices": (1, ()),
+            "trainer.accelerator": (self.accelerator, ("accelerator",)),
+            "trainer.precision": (self.precision, ("precision",)),
+            "evaluate.lengths": (self.lengths, ("lengths",)),
+            "evaluate.protocols": (self.protocols, ("protocols",)),
+        }
+        return [
+            *((text, ("set", index)) for index, text in enumerate(self.set)),
+            *((text, ("grid", text.partition("=")[0])) for text in setting),
+            *((text, ("own", encoding, index)) for index, text in enumerate(self.own.get(encoding, ()))),
+            *((f"{key}={to_yaml_line(value)}", path) for key, (value, path) in values.items() if value != []),
+        ]
+
+    @property
+    def by_seed(self) -> dict[int, str | list[str]]:
+        """`all`, or the names of encodings, for each seed."""
+        given = self.encodings
+        return given if isinstance(given, dict) else dict.fromkeys(self.seeds, given)
+
+    @property
+    def settings(self) -> list[tuple[str, ...]]:
+        """The combinations of the grid."""
+        return [*itertools.product(*([f"{key}={v}" for v in values] for key, values in self.grid.items()))]
+
+    @property
+    def known(self) -> list[str]:
+        """The registered encodings, and those that the study names itself."""
+        own = [name for name, given in self.options.items() if isinstance(given, list) or "name" in given]
+        return list(dict.fromkeys([*registry.encodings.names(), *own]))
+
+    def entries(self, out: Path) -> list[Entry]:
+        """All entries, seed by seed. `all` leaves out encodings that the registry declares for the other kind
+        of model, or for the evaluation of another encoding's checkpoints alone."""
+        kind = self.recipe("none", 0).model.kind
+
+        def is_trained(name: str) -> bool:
+            about = registry.encodings.all().get(name)
+            return about is None or (getattr(about, kind) and not about.replaces)
+
+        return [
+            Entry(self, encoding, seed, out, setting)
+            for (seed, wanted), setting in itertools.product(self.by_seed.items(), self.settings)
+            for encoding in self.known
+            if (is_trained(encoding) if wanted == "all" else encoding in wanted)
+        ]
+
+    def validate(self, tree: Tree) -> None:
+        """Raises InputError for every encoding whose recipe is wrong; `tree` is that of the file."""
+        self._validate_recipe(tree, "none", 0, ())  # imports plugins, which may register encodings
+        named = dict(_texts(tree.values["encodings"], ("encodings",)))
+        named |= {(key, name): name for key in ("own", "after_training") for name in getattr(self, key)}
+        unknown = {path: name for path, name in named.items() if name not in ("all", *self.known)}
+        if unknown:
+            texts = {
+                path: f"no encoding {name!r}; {hint(name, self.known)}" for path, name in unknown.items()
+            }
+            raise InputError(tree.problem(*one) for one in texts.items())
+        entries = self.entries(Path())
+        problems: list[Problem] = []
+        # One entry for each encoding, and one for each setting.
+        for one in ({one.encoding: one for one in entries} | {one.setting: one for one in entries}).values():
+            with collect(problems):
+                self._validate_recipe(tree, one.encoding, one.seed, one.setting)
+        if problems:
+            raise InputError(dict.fromkeys(problems))
+
+    def _validate_recipe(self, tree: Tree, encoding: str, seed: int, setting: Sequence[str]) -> None:
+        changes = self.changes(encoding, seed, setting)
+        places = {f"--set {shorten(text, 500)}": tree.location(path) for text, path in changes}
+        try:
+            self.recipe(encoding, seed, setting)
+        except InputError as error:
+            found = (replace(one, where=places.get(one.where or "") or one.where) for one in error.problems)
+            raise InputError(found) from error
+
+
+def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
+    """The study of a file, and the location of each of its keys.
+
+    Raises:
+        InputError: every key that is unknown or has a wrong value.
+    """
+    tree = read_file(file)
+    values, common = dict(tree.values), file.with_name(OPTIONS)
+    values.setdefault("name", re.sub(r"^\d+_", "", file.stem))
+    if isinstance(base := values.get("base"), str) and (file.parent / base).is_file():
+        values["base"] = str(file.parent / base)
+    if "grid" in values:  # `1e-3` stays a text, as an entry's name has it
+        values["grid"] = yaml.safe_load(file.read_text())["grid"]
+    if common.is_file() and isinstance(values.setdefault("options", {}), dict):
+        values["options"] = read_file(common).values | values["options"]
+    try:
+        return TypeAdapter(kind).validate_python(values), tree
+    except ValidationError as error:
+        keys = {(): _names(Study), ("during",): _names(During)}
+        readings = values.get("readings")
+        keys |= {("readings", n): _names(Reading) for n in range(len(readings) if readings else 0)}
+        found = explain_validation_error(error, values, keys)
+        raise InputError(tree.problem(*one) for one in found.items()) from error
+
+
+def _names(kind: type) -> list[str]:
+    return [one.name for one in fields(kind)]
+
+
+def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """The texts inside a value, and the key path of each."""
+    if isinstance(value, str):
+        yield path, value
+        return
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _texts(inner, (*path, key))
+
+
+@plain_dataclass(frozen=True)
+class Entry:
+    """One encoding of a study with one seed and setting, whether it is measured yet or not."""
+
+    study: Study
+    encoding: str
+    seed: int
+    out: Path
+    setting: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        pairs = (change.partition("=") for change in self.setting)
+        values = [key.rpartition(".")[2] + value for key, _, value in pairs]
+        return "_".join([self.encoding, *values, f"seed{self.seed}"])
+
+    @property
+    def path(self) -> str:
+        """Of its run in the table."""
+        return f"{self.study.name}_{self.name}"
+
+    @property
+    def table(self) -> Path:
+        return self.out / f"{self.study.name}.parquet"
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.study.recipe(self.encoding, self.seed, self.setting)
+
+    @property
+    def run(self) -> RunInfo | None:
+        """The stored run; None while it is missing."""
+        return stored_runs(self.table).get(self.path)
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Whether this process is to measure the entry: it is missing, and no other process works on it."""
+        lock = FileLock(self.table.with_name(f".{self.path}.lock"))
+        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield self.run is None
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+@cache
+def _read_table(table: Path, changed: int) -> dict[str, RunInfo]:
+    return {run.path: run for run in stored.read(table)}
+
+
+def stored_runs(table: Path) -> dict[str, RunInfo]:
+    """The runs of a table by path; none while it is missing."""
+    return _read_table(table, table.stat().st_mtime_ns) if table.exists() else {}
