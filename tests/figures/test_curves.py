@@ -93,7 +93,7 @@ def test_every_curve_has_a_label_of_its_colour_and_no_text_is_hidden(write_run, 
         for index, (one, end) in enumerate(zip(encodings, ends, strict=True))
     ]
     summary = build(runs).summary
-    figure, looks = curves(summary, "title"), styles(summary["encoding"])
+    figure, looks = curves(summary, "a long title " * 12), styles(summary["encoding"])
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
     assert len(legends) == protocols
     for legend in legends:

@@ -63,14 +63,14 @@ class Plot:
 
     def ends(self) -> dict[str, str]:
         """The text of each label, in the order of the ends of the lines, the highest first."""
-        exits, last, texts = dict(self.exits()), {}, {}
-        for label, curve in self.lines.items():
-            values = curve["value"].dropna()
-            gone = label in exits and not (len(values) and values.iloc[-1] <= self.range[1])
-            last[label] = math.inf if gone else values.iloc[-1] if len(values) else -math.inf
-            up_to = f" {ABOVE} {values.max():,.4g}" if gone and values.max() > self.range[1] else ""
-            texts[label] = shorten(label, LABEL) + up_to
-        return {label: texts[label] for label in sorted(texts, key=last.__getitem__, reverse=True)}
+        values = {label: curve["value"].dropna() for label, curve in self.lines.items()}
+        last = {label: own.iloc[-1] if len(own) else -math.inf for label, own in values.items()}
+        highest = {label: own.max() for label, own in values.items() if own.max() > self.range[1]}
+        above = {label: f" {ABOVE} {value:,.4g}" for label, value in highest.items()}
+        return {
+            label: shorten(label, LABEL) + above.get(label, "")
+            for label in sorted(values, key=last.__getitem__, reverse=True)
+        }
 
 
 def plots(panel: pd.DataFrame) -> list[Plot]:
@@ -155,25 +155,21 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     height = rows * (upper_height + 1.15 * lower) + 0.5
     figure = Figure(figsize=(7.6, height), layout="constrained")
     FigureCanvasAgg(figure)
-    beyond: list[tuple[str, float]] = []
-    for cell, panel in zip(figure.add_gridspec(rows, columns), panels, strict=False):
-        made = plots(panel)
-        beyond += made[0].exits()
+    drawn = [plots(panel) for panel in panels]
+    for cell, panel, made in zip(figure.add_gridspec(rows, columns), panels, drawn, strict=False):
         cells = cell.subgridspec(len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04)
-        upper = figure.add_subplot(cells[0])
-        _draw(upper, made[0], panel, looks)
-        upper.set_title(panel_title(panel), fontsize=8.5, pad=12)
-        if len(made) > 1:
-            upper.set_xlabel("")
-            upper.tick_params(labelbottom=False)
-            _draw(figure.add_subplot(cells[1], sharex=upper), made[1], panel, looks)
+        below_each_other = cells.subplots(sharex=True, squeeze=False)[:, 0]
+        for axes, plot in zip(below_each_other, made, strict=True):
+            _draw(axes, plot, panel, looks)
+        below_each_other[0].set_title(panel_title(panel), fontsize=8.5, pad=12)
+        below_each_other[-1].set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
     intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
     about = f"shaded: {'; '.join(intervals)}" if intervals else "no interval"
     about += "; points: seeds" * bool((summary["seeds"] > 1).any())
-    about += f"; {ABOVE}: above the axis, up to the number" * bool(beyond)
+    about += f"; {ABOVE}: above the axis, up to the number" * any(bool(made[0].exits()) for made in drawn)
     figure.supxlabel("\n".join(textwrap.wrap(about, 110)), fontsize=6.5, color=INK)
     if title := ": ".join(filter(None, [title, *labels[: len(labels) == 1]])):
-        figure.suptitle(title, fontsize=9.5)
+        figure.suptitle("\n".join(textwrap.wrap(title, 90)), fontsize=9.5)
     return figure
 
 
@@ -225,7 +221,6 @@ def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
     axes.minorticks_off()
     margin = (ends[1] / ends[0]) ** 0.04 if ends[1] > ends[0] else 1.1
     axes.set_xlim(ends[0] / margin, ends[1] * margin)
-    axes.set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
     axes.grid(axis="y", color=GRID, linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
     for length in panel["train_length"].unique():

@@ -78,12 +78,9 @@ class LinePlot:
 
 def looks_of_heads(count: int, color: str) -> list[dict[str, Any]]:
     """The looks of a line for each head; of many the labels are left out."""
-    looks = [{"color": shade} for shade in shades(color, count)]
-    if 1 < count <= 8:
-        looks = [
-            look | {"label": f"head {head + 1}", "linestyle": DASHED[head % len(DASHED)]}
-            for head, look in enumerate(looks)
-        ]
+    looks: list[dict[str, Any]] = [{"color": shade} for shade in shades(color, count)]
+    for head, look in enumerate(looks if 1 < count <= 8 else ()):
+        look |= {"label": f"head {head + 1}", "linestyle": DASHED[head % len(DASHED)]}
     return looks
 
 
