@@ -1,10 +1,10 @@
 """The curves: the drawn numbers are those of the summary, in matplotlib and in plotly."""
 
-from itertools import pairwise
-
 import pytest
+from figure_texts import text_faults
 
 from zoo.figures.curves import curves, interactive_curves, pictures, plots
+from zoo.figures.style import FIRST, styles
 from zoo.reports.report import build
 
 
@@ -35,7 +35,8 @@ def test_lines_are_the_means_and_the_differences(report):
 
 def test_a_value_far_above_the_best_is_cut_off_and_written(report):
     values = curves(report.summary).axes[0]
-    assert values.get_ylim()[1] < 2 and "up to 9" in " ".join(text.get_text() for text in values.texts)
+    texts = [text.get_text() for text in values.get_legend().get_texts()]
+    assert values.get_ylim()[1] < 2 and texts[0] == "rope ▲ 9"
 
 
 def test_the_same_numbers_give_the_same_bytes(report):
@@ -61,17 +62,43 @@ def test_the_axis_follows_the_encodings_that_stay_together(write_run):
     assert 1.2 < top < 1.4
     # The line from 1 to 1.6 over two octaves leaves where it crosses the edge.
     assert plot.exits() == [("sinusoidal", pytest.approx(16 * 4 ** ((top - 1) / 0.6)))]
-    texts = {label: text for label, text, *_ in plot.ends(0.05)}
-    assert texts == {one: one for one in values} | {"sinusoidal": "sinusoidal, up to 1.6"}
+    # Labels are in the order of the ends, the highest first.
+    assert plot.ends() == {
+        "sinusoidal": "sinusoidal ▲ 1.6", "rope": "rope", "none": "none", "t5": "t5", "alibi": "alibi"
+    }  # fmt: skip
 
 
-def test_labels_at_the_ends_do_not_overlap(write_run):
-    values = {"alibi": 1.3, "rope": 1.3001, "none": 1.3002, "t5": 1.3003, "fire": 1.5}
-    made = build([write_run(one, one, values={16: 1.5, 64: end}) for one, end in values.items()])
-    plot = plots(made.panels[0])[0]
-    heights = {label: height for label, _, _, _, height in plot.ends(0.1)}
-    assert sorted(heights, key=heights.get) == [*values]
-    gap = 0.1 * (plot.range[1] - plot.range[0])
-    own = sorted(heights.values())
-    assert min(high - low for low, high in pairwise(own)) > 0.999 * gap
-    assert plot.range[0] <= own[0] and own[-1] < plot.range[1]
+LONG = [
+    {"name": "interleave", "pattern": ["rope", "alibi", "none", "rope", "alibi", "sinusoidal"]},
+    ["rope", "fox"], "alibi", "rope",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocols", [1, 4])
+@pytest.mark.parametrize("encodings", [["alibi"], [*FIRST, "path", "xpos"], LONG])
+def test_every_curve_has_a_label_of_its_colour_and_no_text_is_hidden(write_run, row_of, encodings, protocols):
+    def rows(end):
+        more = [("sliding", {"stride": 8}), ("sliding", {"stride": 4}), ("prefix", {"context": 8})]
+        return lambda recipe: [
+            row_of(recipe, length, value, *protocol)
+            for protocol in more[: protocols - 1]
+            for length, value in ((16, 1.0), (64, end))
+        ]
+
+    ends = [1.1 + 0.0003 * index for index in range(len(encodings))]
+    ends[-1] = 12345.678  # cut off
+    runs = [
+        write_run(f"run{index}", one, values={16: 1.0, 64: end}, rows=rows(end))
+        for index, (one, end) in enumerate(zip(encodings, ends, strict=True))
+    ]
+    summary = build(runs).summary
+    figure, looks = curves(summary, "a long title " * 12), styles(summary["encoding"])
+    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert len(legends) == protocols
+    for legend in legends:
+        texts = {text.get_text().split(" ▲")[0]: text.get_color() for text in legend.get_texts()}
+        assert texts == {label: look.color for label, look in looks.items()}
+        lines = [line.get_color() for line in legend.get_lines()]
+        assert lines == [text.get_color() for text in legend.get_texts()]
+    assert text_faults(figure) == []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from figure_texts import text_faults
 from published import publish
 
 import zoo
@@ -132,6 +133,10 @@ def test_wrong_input_is_one_message(text_run, here):
     assert len(error.value.problems) == 2
     with pytest.raises(InputError, match="device 'nonsense'"):
         columns(text_run, device="nonsense")
+
+
+def test_no_text_is_cut_off_or_overlaps(text_run):
+    assert text_faults(grid(columns(text_run), "title")) == []
 
 
 def test_means_skip_missing_values():

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, panel_title
@@ -23,6 +21,7 @@ from zoo.figures.style import FAINT, GRID, INK, RC, Style, content, stacked, sty
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from plotly.graph_objects import Figure as Interactive
 
 HIGHEST = 1.5
@@ -31,6 +30,8 @@ RATE = (-0.03, 1.03)
 TICKS = 8
 WIDEST, LABEL = 21, 60
 """Characters of a label that leaves room for a second panel, and of any label."""
+ABOVE = "▲"
+"""Marks a line that leaves through the top edge."""
 
 
 @dataclass(frozen=True)
@@ -60,34 +61,16 @@ class Plot:
             found += [(label, length) for length in lengths]
         return found
 
-    def ends(self, gap: float) -> list[tuple[str, str, float, float, float]]:
-        """The label of each line, the text at its end, length and value there, and the height of the text.
-
-        Args:
-            gap: the distance of two texts, as a share of the axis; 0 for no text.
-        """
-        groups, exits, (bottom, top) = defaultdict(list), dict(self.exits()), self.range
-        for label, curve in self.lines.items() if gap else ():
-            there, highest = curve[curve["value"].notna()], curve["value"].max()
-            if len(there) and there["value"].iloc[-1] <= top:
-                length, value = there["length"].iloc[-1], there["value"].iloc[-1]
-                groups[length].append((value, length, label, label))
-            elif label in exits:
-                text = f"{label}, up to {highest:,.4g}" if highest > top else label
-                groups["top"].append((top, exits[label], label, text))
-        found = []
-        for group in groups.values():
-            group.sort()
-            # The heights nearest to the values that are at least a gap apart.
-            steps = gap * (top - bottom) * np.arange(len(group))
-            flat = np.array([value for value, *_ in group]) - steps
-            flat = (np.maximum.accumulate(flat) + np.minimum.accumulate(flat[::-1])[::-1]) / 2
-            heights = flat.clip(bottom, top - steps[-1] - 0.7 * gap * (top - bottom)) + steps
-            found += [
-                (label, text, length, value, height)
-                for (value, length, label, text), height in zip(group, heights, strict=True)
-            ]
-        return found
+    def ends(self) -> dict[str, str]:
+        """The text of each label, in the order of the ends of the lines, the highest first."""
+        values = {label: curve["value"].dropna() for label, curve in self.lines.items()}
+        last = {label: own.iloc[-1] if len(own) else -math.inf for label, own in values.items()}
+        highest = {label: own.max() for label, own in values.items() if own.max() > self.range[1]}
+        above = {label: f" {ABOVE} {value:,.4g}" for label, value in highest.items()}
+        return {
+            label: shorten(label, LABEL) + above.get(label, "")
+            for label in sorted(values, key=last.__getitem__, reverse=True)
+        }
 
 
 def plots(panel: pd.DataFrame) -> list[Plot]:
@@ -170,32 +153,32 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     # A line of text has 0.14 inches; axes have 0.8 of the height.
     upper_height = max(3.9 if columns == 1 else 2.75, 0.14 * len(labels) + 0.3)
     height = rows * (upper_height + 1.15 * lower) + 0.5
-    figure = Figure(figsize=(7.0, height), layout="constrained")
+    figure = Figure(figsize=(7.6, height), layout="constrained")
     FigureCanvasAgg(figure)
-    for cell, panel in zip(figure.add_gridspec(rows, columns), panels, strict=False):
-        made = plots(panel)
+    drawn = [plots(panel) for panel in panels]
+    for cell, panel, made in zip(figure.add_gridspec(rows, columns), panels, drawn, strict=False):
         cells = cell.subgridspec(len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04)
-        upper = figure.add_subplot(cells[0])
-        _draw(upper, made[0], panel, looks, 0.14 / upper_height)
-        upper.set_title(panel_title(panel), fontsize=8.5, pad=12)
-        if len(made) > 1:
-            upper.set_xlabel("")
-            upper.tick_params(labelbottom=False)
-            _draw(figure.add_subplot(cells[1], sharex=upper), made[1], panel, looks)
+        below_each_other = cells.subplots(sharex=True, squeeze=False)[:, 0]
+        for axes, plot in zip(below_each_other, made, strict=True):
+            _draw(axes, plot, panel, looks)
+        below_each_other[0].set_title(panel_title(panel), fontsize=8.5, pad=12)
+        below_each_other[-1].set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
     intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
     about = f"shaded: {'; '.join(intervals)}" if intervals else "no interval"
     about += "; points: seeds" * bool((summary["seeds"] > 1).any())
+    about += f"; {ABOVE}: above the axis, up to the number" * any(bool(made[0].exits()) for made in drawn)
     figure.supxlabel("\n".join(textwrap.wrap(about, 110)), fontsize=6.5, color=INK)
     if title := ": ".join(filter(None, [title, *labels[: len(labels) == 1]])):
-        figure.suptitle(title, fontsize=9.5)
+        figure.suptitle("\n".join(textwrap.wrap(title, 90)), fontsize=9.5)
     return figure
 
 
-def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style], gap: float = 0.0) -> None:
-    """Draw a plot with matplotlib, and labels `gap` of the axis apart."""
+def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style]) -> None:
+    """Draw a plot with matplotlib. Beside one of values are its labels, in the order of the lines' ends."""
     axes.set_ylim(plot.range)
     if plot.reference:
         axes.axhline(0, color=looks[plot.reference].color, linewidth=1.0, zorder=1)
+    drawn: dict[str, Line2D] = {}
     for label, curve in plot.lines.items():
         style, seeds = looks[label], curve[["length", "values"]].itertuples(index=False)
         if not plot.reference:
@@ -209,7 +192,7 @@ def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style
         for end in ("low", "high"):
             axes.plot(curve["length"], curve[end], color=style.color, alpha=0.35, linewidth=0.5, zorder=1)
         many = len(there) >= 10 or bool(plot.reference)
-        axes.plot(
+        (drawn[label],) = axes.plot(
             there["length"], there["value"], color=style.color, linestyle=style.linestyle,
             marker=style.marker, linewidth=1.0 if plot.reference else 1.4, markersize=2.6 if many else 4.4,
             markeredgecolor="white", markeredgewidth=0 if many else 0.4, zorder=3,
@@ -217,18 +200,14 @@ def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style
     _length_axis(axes, panel)
     for label, length in plot.exits():
         axes.plot(length, plot.range[1], "^", color=looks[label].color, markersize=4.5, clip_on=False)
-    for label, text, length, value, at in plot.ends(gap):
-        color = looks[label].color
-        axes.annotate(
-            shorten(text, LABEL), (length, value), (9, at), textcoords=("offset points", "data"),
-            fontsize=7, va="center", color=color, annotation_clip=False,
-            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.3},
-            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.5, "shrinkA": 1},
-        )  # fmt: skip
+    axes.set_ylabel(plot.unit, fontsize=7 if plot.reference else 8)
     if plot.reference:
-        axes.set_ylabel(plot.unit, fontsize=7)
         return
-    axes.set_ylabel(plot.unit)
+    ends = plot.ends()
+    axes.legend(
+        [drawn[label] for label in ends], ends.values(), loc="center left", bbox_to_anchor=(1.0, 0.5),
+        labelcolor="linecolor", fontsize=7, frameon=False, handlelength=2.0, labelspacing=0.25,
+    )  # fmt: skip
     notes = {"fontsize": 6.5, "color": FAINT, "textcoords": "offset points", "annotation_clip": True}
     for length in panel["train_length"].unique():
         place = {"xycoords": ("data", "axes fraction"), "xytext": (0, 1.5), "ha": "center"}
@@ -242,7 +221,6 @@ def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
     axes.minorticks_off()
     margin = (ends[1] / ends[0]) ** 0.04 if ends[1] > ends[0] else 1.1
     axes.set_xlim(ends[0] / margin, ends[1] * margin)
-    axes.set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
     axes.grid(axis="y", color=GRID, linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
     for length in panel["train_length"].unique():

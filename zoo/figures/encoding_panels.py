@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from scipy.special import stdtrit
 
 from zoo.figures import plots
 from zoo.figures.grid import Panel
@@ -40,25 +39,19 @@ class HookPanels:
         yield self.attention()
 
     def _lines(
-        self, key: str, title: str, caption: str, axis: str, unit: str, *ends: np.ndarray,
+        self, key: str, title: str, caption: str, axis: str, unit: str, mean: np.ndarray,
         looks: Sequence[dict[str, Any]] = (), **options: Any,
     ) -> Panel:  # fmt: skip
-        """A panel of lines [L,N], one for each head by default.
-
-        Args:
-            ends: the mean, and the ends of its interval where there is one.
-            options: those of `LinePlot`.
-        """
-        looks = looks or plots.looks_of_heads(len(ends[0]), self.color)
-        data = dict(zip(("mean", "low", "high"), ends, strict=False))
-        return Panel(key, title, caption, data, LinePlot(self.reach, axis, unit, looks, **options))
+        """A panel of lines [L,N], one for each head by default; `options` are those of `LinePlot`."""
+        looks = looks or plots.looks_of_heads(len(mean), self.color)
+        return Panel(key, title, caption, {"mean": mean}, LinePlot(self.reach, axis, unit, looks, **options))
 
     def vectors(self) -> Panel:
         vectors = self.layer.vectors()
 
         def draw(axes: Axes, data: Data) -> None:
             plots.image(axes, data["vectors"].T, "added value", signed=True)
-            plots.mark_trained(axes, self.reach, "position (tokens)")
+            plots.token_axis(axes, self.reach, "position (tokens)")
             axes.set_ylabel("dimension")
 
         caption = "A column is the vector of one position. Where a pattern repeats, two positions share it."
@@ -117,17 +110,12 @@ class HookPanels:
     def attention(self) -> Panel:
         """Attention of a random content by distance, as a multiple of an equal share."""
         counts = self.layer.contexts[0].allowed().sum(-1).numpy()
-        each = _by_distance(self.layer.of_content * counts[:, None], self.reach.trained)
-        mean, _, end = _interval(np.maximum(each, 1e-12))
-        # The interval of the logarithm (delta method), since a share is positive.
-        factor = np.exp(end / mean - 1)
-        low, high = mean / factor, mean * factor
-        bottom = min(max(FLOOR, float(mean.min()) / 1.5), 0.4)
+        mean = _by_distance((self.layer.of_content * counts[:, None]).mean(0), self.reach.trained)
         return self._lines(
             "attention", "Attention to a random content",
-            f"Of the last queries; 1 is an equal share. Mean over {CONTENTS} random contents with its 95 % "
-            "interval." + _noise(low, high), "distance", "attention (× equal share)", mean, low, high,
-            level=1, log=True, limits=(bottom, max(float(high.max()) * 1.5, 2.5)),
+            f"Of the last queries; 1 is an equal share. Mean over {CONTENTS} random contents.",
+            "distance", "attention (× equal share)", np.maximum(mean, 1e-12), level=1, log=True,
+            limits=(min(max(FLOOR, float(mean.min()) / 1.5), 0.4), max(float(mean.max()) * 1.5, 2.5)),
         )  # fmt: skip
 
 
@@ -143,25 +131,12 @@ def _above(values: np.ndarray, depth: float) -> tuple[float | None, float | None
 
 
 def _by_distance(table: np.ndarray, trained: int) -> np.ndarray:
-    """The mean of a table [B,H,T,T] over the last queries at each distance, [B,H,N].
+    """The mean of a table [H,T,T] over the last queries at each distance, [H,N].
 
     The queries are half as many as the trained length; the distances are those of every query.
     """
     length = table.shape[-1]
     last = max(1, min(trained, length) // 2)
     count = length - last + 1
-    rows = np.stack([table[:, :, row, row - count + 1 : row + 1] for row in range(length - last, length)])
+    rows = np.stack([table[:, row, row - count + 1 : row + 1] for row in range(length - last, length)])
     return rows.mean(0)[..., ::-1]
-
-
-def _interval(each: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean over the first axis, and both ends of its 95 % interval (Student's t)."""
-    mean = each.mean(0)
-    margin = stdtrit(len(each) - 1, 0.975) * each.std(0, ddof=1) / len(each) ** 0.5
-    return mean, mean - margin, mean + margin
-
-
-def _noise(low: np.ndarray, high: np.ndarray) -> str:
-    """A sentence where nearly all intervals contain an equal share."""
-    inside = ((low <= 1) & (high >= 1)).mean()
-    return " All distances are alike up to noise." if inside > 0.85 else ""

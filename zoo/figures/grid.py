@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -17,14 +19,12 @@ from zoo.figures.style import CAPTION, INK, RC, content
 
 ACROSS = 4
 """Panels in a row; as many as there are encodings or runs, if these are more."""
-WIDTH, HEIGHT, HEAD = 3.9, 3.2, 0.3
-"""Size of a panel with title and caption, and height of a line of the figure's title, in inches."""
-LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
-"""Space around the axes of a panel, in inches: all axes of a figure are of one size."""
-CHARACTERS, LINE, INDENT = 66, 8.1, -42
-"""Length of a line of a caption; its height and its distance left of the axes, in points."""
-LABEL = 42
-"""Characters of a label."""
+WIDTH, HEIGHT = 3.9, 3.2
+"""Size of a panel with title and caption, in inches."""
+CAPTION_WIDTH, HEADING_WIDTH, LABEL_WIDTH = 66, 36, 42
+"""Characters of a line of a caption, of the figure's title for each panel in a row, and of a label."""
+INDENT = -42
+"""Where titles and captions begin, in points from the axes."""
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,21 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
             rows.append([])
         rows[-1] += there.items()
     across = max(1, *map(len, rows))
-    wide, high = across * WIDTH, len(rows) * HEIGHT + HEAD
-    inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    heading = " · ".join(filter(None, (*columns, title)))
+    lines = textwrap.wrap(heading, across * HEADING_WIDTH)
     with matplotlib.rc_context(RC):
-        figure = PanelFigure(figsize=(wide, high))
+        size = across * WIDTH, len(rows) * HEIGHT + 0.2 * len(lines)
+        figure = PanelFigure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        figure.subplots_adjust(
-            left=LEFT / wide, right=1 - RIGHT / wide, bottom=BOTTOM / high, top=1 - (HEAD + TOP) / high,
-            wspace=(LEFT + RIGHT) / inner_width, hspace=(TOP + BOTTOM) / inner_height,
-        )  # fmt: skip
-        heading, place = " · ".join(filter(None, (*columns, title))), (0.1 / wide, 1 - HEAD / 2 / high)
-        figure.text(*place, heading, fontsize=10.5, fontweight="bold", va="center")
-        drawn: dict[str, list[Axes]] = {}
-        for row, cells in zip(rows, figure.subplots(len(rows), across, squeeze=False), strict=True):
-            for axes in cells[len(row) :]:
-                axes.remove()
-            for axes, (label, panel) in zip(cells, row, strict=False):
-                panel.draw(axes, panel.data)
-                _describe(axes, panel, label if len(columns) > 1 else "")
-                drawn.setdefault(panel.key, []).append(axes)
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1, hspace=0, wspace=0)
+        cells, drawn = figure.add_gridspec(len(rows), across), defaultdict(list)
+        placed = [(cells[y, x], one) for y, row in enumerate(rows) for x, one in enumerate(row)]
+        for place, (label, panel) in placed:
+            axes = figure.add_subplot(place)
+            panel.draw(axes, panel.data)
+            _describe(axes, panel, label if len(columns) > 1 else "")
+            drawn[panel.key].append(axes)
         for same in drawn.values():
             _share_scales(same)
     return figure
@@ -103,14 +99,17 @@ def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:
 
 
 def _describe(axes: Axes, panel: Panel, label: str) -> None:
-    """Label, title and caption above the axes."""
-    lines = textwrap.wrap(panel.caption, CHARACTERS)
-    place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
-    axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 6), fontsize=6.5, color=CAPTION, **place)
-    above = 9 + LINE * len(lines)
-    axes.annotate(panel.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
-    look = {"fontsize": 9.5, "fontweight": "bold", "color": panel.color}
-    axes.annotate(shorten(label, LABEL), (0, 1), xytext=(INDENT, above + 12), **look, **place)
+    """Caption, title and label, each above the other."""
+    below: Any = "axes fraction"
+    for text, gap, look in (
+        ("\n".join(textwrap.wrap(panel.caption, CAPTION_WIDTH)), 6, {"fontsize": 6.5, "color": CAPTION}),
+        (panel.title, 3, {"fontsize": 8.5, "fontweight": "bold"}),
+        (shorten(label, LABEL_WIDTH), 2, {"fontsize": 9.5, "fontweight": "bold", "color": panel.color}),
+    ):
+        indent = INDENT if below == "axes fraction" else 0
+        below = axes.annotate(
+            text, (0, 1), (indent, gap), xycoords=below, textcoords="offset points", va="bottom", **look
+        )
 
 
 def _share_scales(drawn: Sequence[Axes]) -> None:

@@ -180,6 +180,7 @@ def attention_by_distance(seen: Activations) -> Panel:
     return _lines(
         seen, "attention_by_distance", "Attention over distance", caption, "distance of the key",
         "mean attention weight", middles(seen.bins), values, looks, log=True,
+        limits=(None, 5 * max(float(np.nanmax(one)) for one in map(mean_over_sequences, values))),
     )  # fmt: skip
 
 

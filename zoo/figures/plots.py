@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,6 @@ from matplotlib.colors import to_rgb
 from zoo.figures.style import FAINT
 
 DASHED = ("-", "--", "-.", ":")
-ZERO = 0.5
-"""Place of position 0 on a logarithmic axis."""
 Data = Mapping[str, Any]
 
 
@@ -60,7 +57,6 @@ class LinePlot:
     def __call__(self, axes: Axes, data: Data) -> None:
         mean, low, high = (np.asarray(data.get(name, data["mean"])) for name in ("mean", "low", "high"))
         x = np.broadcast_to(data.get("x", np.arange(mean.shape[1])), mean.shape)
-        x = np.maximum(x, ZERO) if self.log_tokens else x
         if self.log:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -75,19 +71,16 @@ class LinePlot:
             axes.plot(x[index, at], mean[index, at], **{"linewidth": 1.1, "markersize": 2.5, **look})
         axes.set_ylim(*self.limits)
         axes.set_ylabel(self.unit)
-        (_log_tokens if self.log_tokens else mark_trained)(axes, self.reach, f"{self.axis} (tokens)")
+        token_axis(axes, self.reach, f"{self.axis} (tokens)", self.log_tokens)
         if any("label" in look for look in self.looks):
             axes.legend(ncols=2, fontsize=6, handlelength=2.2, frameon=False, labelspacing=0.2)
 
 
 def looks_of_heads(count: int, color: str) -> list[dict[str, Any]]:
     """The looks of a line for each head; of many the labels are left out."""
-    looks = [{"color": shade} for shade in shades(color, count)]
-    if 1 < count <= 8:
-        looks = [
-            look | {"label": f"head {head + 1}", "linestyle": DASHED[head % len(DASHED)]}
-            for head, look in enumerate(looks)
-        ]
+    looks: list[dict[str, Any]] = [{"color": shade} for shade in shades(color, count)]
+    for head, look in enumerate(looks if 1 < count <= 8 else ()):
+        look |= {"label": f"head {head + 1}", "linestyle": DASHED[head % len(DASHED)]}
     return looks
 
 
@@ -107,35 +100,24 @@ def spread(count: int, most: int) -> list[int]:
     return np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
 
 
-def mark_trained(axes: Axes, reach: Reach, name: str) -> None:
+def token_axis(axes: Axes, reach: Reach, name: str, log: bool = False) -> None:
     """Label the axis of positions or distances, and mark the trained length and the end of the encoding."""
+    if log:
+        axes.set_xscale("symlog", base=4, linthresh=1, linscale=0.5)
+        axes.xaxis.get_major_locator().set_params(numticks=9)
+        axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlim(0, reach.length)
     axes.set_xlabel(name, labelpad=1)
-    ticks = sorted({0, reach.trained, (reach.trained + reach.length) // 2, reach.length})
-    marked = reach.trained < reach.length
-    axes.set_xticks(ticks, [f"{at}\ntrained" if marked and at == reach.trained else str(at) for at in ticks])
-    _shade_beyond(axes, reach)
+    axes.set_xticks([], minor=True)
+    if reach.trained < reach.length:
+        axes.xaxis.remove_overlapping_locs = False  # the mark stays where there is a tick too
+        axes.set_xticks([reach.trained], [f"trained: {reach.trained}"], minor=True)
+        axes.tick_params(axis="x", which="minor", length=0, pad=17)
+        axes.axvspan(reach.trained, reach.length, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
+        axes.axvline(reach.trained, color=FAINT, linewidth=0.9, linestyle=":", zorder=1)
     if reach.defined < reach.length:
         ends = reach.defined, reach.length
         axes.axvspan(*ends, facecolor="none", edgecolor=FAINT, hatch="////", linewidth=0)
-
-
-def _log_tokens(axes: Axes, reach: Reach, name: str) -> None:
-    """The same on a logarithmic axis that has 0."""
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(ZERO, reach.length)
-    powers = [4**power for power in range(int(math.log(max(2, reach.length), 4)) + 1)]
-    ticks = sorted({*(one for one in powers if not 0.3 < one / reach.trained < 3), reach.trained})
-    axes.set_xticks([ZERO, *ticks], ["0", *map(str, ticks)])
-    axes.minorticks_off()
-    axes.set_xlabel(name)
-    _shade_beyond(axes, reach)
-
-
-def _shade_beyond(axes: Axes, reach: Reach) -> None:
-    if reach.trained < reach.length:
-        axes.axvspan(reach.trained, reach.length, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
-        axes.axvline(reach.trained, color=FAINT, linewidth=0.9, linestyle=":", zorder=1)
 
 
 def image(axes: Axes, table: np.ndarray, unit: str, signed: bool = False, **limits: float) -> None:
@@ -150,7 +132,7 @@ def image(axes: Axes, table: np.ndarray, unit: str, signed: bool = False, **limi
         rasterized=True, extent=(0, table.shape[1], table.shape[0], 0),
         **({"vmin": -largest, "vmax": largest} if signed else limits),
     )  # fmt: skip
-    bar = axes.figure.colorbar(shown, cax=axes.inset_axes((1.02, 0.08, 0.03, 0.8)))
+    bar = axes.figure.colorbar(shown, ax=axes, shrink=0.8, pad=0.02, aspect=25)
     bar.ax.tick_params(labelsize=6)
     bar.set_label(unit, fontsize=6.5)
     bar.outline.set_linewidth(0.4)
