@@ -37,6 +37,7 @@ SIZES = {
     "Gemma3ForCausalLM": {**GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 5,
                           "sliding_window_pattern": 3},
     "Olmo2ForCausalLM": GROUPED,
+    "Olmo3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
     "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
@@ -60,6 +61,7 @@ SCALINGS = [
 ]
 TYPES = "full_attention", "sliding_attention"
 BY_TYPE = {TYPES[0]: {"rope_theta": 700.0}, TYPES[1]: {"rope_type": "linear", "factor": 2.0}}
+BY_LAYER_TYPE = "Gemma3ForCausalLM", "Olmo3ForCausalLM", "ModernBertForMaskedLM"
 WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 # As transformers 4.54 wrote them.
 OLDER = {
@@ -173,7 +175,7 @@ def cases(name):
         for key in others:
             for other in other_values(key, (own | values).get(key)):
                 yield key, {**values, key: other}
-    kinds = TYPES if isinstance(config_class(name).default_theta, dict) else (None,)
+    kinds = TYPES if name in BY_LAYER_TYPE else (None,)
     for scaling, kind in product(SCALINGS if "rope_parameters" in own else (), kinds):
         if kind:  # where it is not truncated, it is refused
             scaling = {key: value for key, value in scaling.items() if key != "truncate"}

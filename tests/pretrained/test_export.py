@@ -70,6 +70,11 @@ NATIVE = {
         *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
         "model.bias=attention",
     ),
+    "OLMo 3, windows": (
+        *GATED, "model.norm_position=output", "model.qk_norm=across_heads", "model.window=[6, null]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500000}, {name: rope, base: 500000, "
+        "scaling: yarn, factor: 4}]}",
+    ),
     "ModernBERT, every second layer": (
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",
@@ -161,7 +166,9 @@ def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(tit
 
 GEMMA3 = NATIVE["Gemma 3, a base of its own in windows"][:-1]
 MODERNBERT = NATIVE["ModernBERT, every second layer"][:-2]
+OLMO3 = NATIVE["OLMo 3, windows"][:-1]
 LATER = {
+    "OLMo 3": (*OLMO3, "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}"),
     "Gemma 3": (*GEMMA3, "model.encoding={name: rope, scaling: linear, factor: 4}"),
     "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
 }

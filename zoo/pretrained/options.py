@@ -89,14 +89,21 @@ def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> d
     """The encoding of each type of layers: `rope_parameters` has a section for each since version 5.
 
     Args:
-        thetas: the key with its base before, by type.
+        thetas: the key with its base before, by type. A key of several types was read for all of them in
+            `transformers` 4, and is for `scaled` alone in version 5.
         scaled: the types to which `rope_scaling` applied before.
     """
     length, found = config.take("max_position_embeddings"), {}
+    shared = {thetas[kind] for kind in scaled}
     section = config.section("rope_parameters", {})
     before = config.section("rope_scaling", {})
     for kind, key in thetas.items():
-        given = section.section(kind, _unscaled(config.take(key, kind=NUMBER), 1.0))
+        base = config.take(key, kind=NUMBER)
+        given = section.section(kind, _unscaled(base, 1.0))
+        differs = kind not in scaled and key in shared and base != config.defaults[key]
+        if differs and "rope_theta" not in given.values:
+            message = f"versions of `transformers` differ on {kind} layers: set rope_parameters.{kind}"
+            config.problem(key, f"{message}.rope_theta")
         given.values = given.values | (before.values if kind in scaled else {})
         found[kind] = _scaled(
             given, {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}, length
@@ -283,7 +290,9 @@ def write_ropes(
     older = scalings[scaled[0]]
     if scalings != {kind: older if kind in scaled else {} for kind in sections}:
         older = {"rope_scaling": None}
-    older |= {key: sections[kind]["rope_theta"] for kind, key in thetas.items()}
+    for kind, key in thetas.items():
+        base = sections[kind]["rope_theta"]
+        older[key] = base if older.get(key, base) == base else None
     return {"rope_parameters": sections, "max_position_embeddings": longest, **older}
 
 
