@@ -140,8 +140,9 @@ class ModelConfig(Section):
     geglu and geglu_tanh are gated by SiLU, GELU and gelu_tanh."""
     bias: Literal["none", "qkv", "attention", "feed_forward", "all"] = "none"
     """Projections with biases: of queries, keys and values; of attention; of the feed-forward layer."""
-    parallel_residual: Flag = False
-    """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
+    parallel_residual: Flag | Literal["shared_norm"] = False
+    """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX.
+    shared_norm: both read one norm of it, as in GPT-J and Cohere's models."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     init_std: Annotated[Number, Field(gt=0, lt=10)] | Literal["auto"] = "auto"
@@ -153,6 +154,9 @@ class ModelConfig(Section):
     head_transform: Flag = False
     """Whether a dense layer, the activation without its gate and a norm come before the output layer, which
     then has a bias, as in BERT. The dense layer has one where `bias` is all."""
+    unembedding_scale: Annotated[Number, Field(gt=0)] = 1.0
+    """Factor of the products of the last layer's output and the output vectors of tokens, as in Cohere's
+    models."""
     window: Annotated[
         WindowPattern, AfterValidator(_shortest_pattern), Affects("weights", after_training=True)
     ] = None
