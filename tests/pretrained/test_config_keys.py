@@ -38,6 +38,7 @@ SIZES = {
                           "sliding_window_pattern": 3},
     "Olmo2ForCausalLM": GROUPED,
     "Olmo3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
+    "Cohere2ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
     "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
@@ -75,6 +76,10 @@ OLDER = {
         "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
         "layer_norm_eps": 1e-5, "norm_eps": 1e-5, "position_embedding_type": "absolute",
         "reference_compile": None, "repad_logits_with_grad": False,
+    },
+    "Cohere2ForCausalLM": {
+        "rope_theta": 5e4, "rope_scaling": None, "sliding_window_pattern": 2,
+        "cache_implementation": "hybrid",
     },
     "SmolLM3ForCausalLM": {"rope_theta": 2e6, "rope_scaling": None, "max_window_layers": 28},
     "GPTNeoXForCausalLM": {

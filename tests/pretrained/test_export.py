@@ -75,6 +75,12 @@ NATIVE = {
         "model.encoding={name: interleave, pattern: [{name: rope, base: 500000}, {name: rope, base: 500000, "
         "scaling: yarn, factor: 4}]}",
     ),
+    "Cohere 2, untied": (
+        "model.activation=geglu", "model.norm_bias=false", "model.parallel_residual=shared_norm",
+        "model.unembedding_scale=0.3", "model.window=[6, null]", "model.tie_embeddings=false",
+        "model.encoding={name: interleave, pattern: [{name: rope, layout: interleaved, scaling: yarn, "
+        "factor: 4}, none]}",
+    ),
     "ModernBERT, every second layer": (
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",

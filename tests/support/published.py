@@ -79,6 +79,17 @@ PUBLISHED = {
             },
         },
     ),
+    "cohere 2": (
+        "Cohere2",
+        {
+            **GROUPED,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "logit_scale": 0.3,
+            "attention_bias": True,
+            "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),

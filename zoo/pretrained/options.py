@@ -361,6 +361,20 @@ def rope_by_window(model: Model) -> str | None:
     return None
 
 
+def rope_in_windows(rope: Callable[[Model], str | None]) -> Callable[[Model], str | None]:
+    """A test for one rope, of this test, in all layers with a window, and no positions in all others."""
+
+    def fault(model: Model) -> str | None:
+        tests, ropes = {True: rope, False: only("none")}, []
+        for encoding, window in _layers(model):
+            if found := tests[window is not None]({"encoding": encoding}):
+                return f"{found} in layers with{'out' * (window is None)} a window"
+            ropes += [encoding] if window is not None else []
+        return None if ropes and ropes.count(ropes[0]) == len(ropes) else "its layers have not one rope"
+
+    return fault
+
+
 def fixed_alibi(model: Model) -> str | None:
     """A test for ALiBi with the slopes that published models have."""
     fault = only("alibi", learned=(False,))(model)

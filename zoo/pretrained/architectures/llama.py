@@ -5,8 +5,7 @@ al. 2023, arXiv:2310.06825), with a sliding window. Qwen2 (Yang et al. 2024, arX
 queries, keys and values. Qwen3 (Yang et al. 2025, arXiv:2505.09388), with normalised queries and keys.
 SmolLM3, in which some layers have no rotary embedding (arXiv:2501.18795). Gemma 3 (Kamath et al. 2025,
 arXiv:2503.19786), with two bases of RoPE, norms of inputs and outputs, and gains kept less 1. OLMo 2 (OLMo
-team 2024, arXiv:2501.00656), with norms of outputs, and of queries and keys across heads. OLMo 3 (OLMo team
-2025), with a window in three of four layers.
+team 2024, arXiv:2501.00656), with norms of outputs, and of queries and keys across heads.
 """
 
 from __future__ import annotations
@@ -126,11 +125,15 @@ def read_qwen(config: Config, model: Model) -> Model:
     return read(config, model) | {"window": options.windows(width, sliding)}
 
 
-def write_windows(model: Model, length: int) -> dict[str, Any]:
+def write_types(model: Model, length: int) -> dict[str, Any]:
     """With a window in layers of the model's choice."""
     width, kinds = options.layer_types(model)
-    window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
-    return write(model, length) | window
+    return write(model, length) | {"sliding_window": width, "layer_types": kinds}
+
+
+def write_windows(model: Model, length: int) -> dict[str, Any]:
+    given = write_types(model, length)
+    return given | {"use_sliding_window": given["sliding_window"] is not None}
 
 
 OF_QWEN = NO_BIASES | {
@@ -226,11 +229,10 @@ def read_gemma3(config: Config, model: Model) -> Model:
 
 def write_gemma3(model: Model, length: int) -> dict[str, Any]:
     scale = model["attention_scale"]
-    given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
+    given = write_types(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
     given["hidden_activation"] = given.pop("hidden_act")
     given["query_pre_attn_scalar"] = options.head_width(model) if scale is None else round(scale**-2)
     given["sliding_window"] = given["sliding_window"] or GEMMA3_WINDOW
-    del given["use_sliding_window"]
     return given | options.write_ropes(model, length, *ROPES_OF_GEMMA3)
 
 
@@ -268,37 +270,3 @@ OLMO2 = kin(
         "feed_forward_output_norm": "post_feedforward_layernorm",
     },
 )  # fmt: skip
-
-
-ROPES_OF_OLMO3 = (
-    {"full_attention": "rope_theta", "sliding_attention": "rope_theta"}, ("full_attention",)
-)  # fmt: skip
-
-
-def read_olmo3(config: Config, model: Model) -> Model:
-    """Scalings are those of full layers, every fourth."""
-    of_types = options.ropes(config, *ROPES_OF_OLMO3)
-    width = config.take("sliding_window", kind=(int, NONE))
-    sliding = [layer % 4 > 0 for layer in range(1, model["num_layers"] + 1)]
-    sliding = options.sliding_layers(config, width, sliding)
-    encoding = options.in_turns([of_types[options.LAYER_TYPES[one]] for one in sliding])
-    return read(config, model, encoding) | {"window": options.windows(width, sliding)}
-
-
-def write_olmo3(model: Model, length: int) -> dict[str, Any]:
-    given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
-    del given["use_sliding_window"]
-    return given | options.write_ropes(model, length, *ROPES_OF_OLMO3)
-
-
-OLMO3 = kin(
-    "OLMo 3",
-    OLMO2.defaults | {"rope_theta": 5e5, "sliding_window": 4096, "layer_types": None},
-    {"bias": ("none", "attention"), "window": options.one_width},
-    kept=OLMO2.kept,
-    model_type="olmo3",
-    read_own=read_olmo3,
-    write_own=write_olmo3,
-    encoding=options.rope_by_window,
-    modules=OLMO2.modules,
-)
