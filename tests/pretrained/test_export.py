@@ -81,6 +81,12 @@ NATIVE = {
         "model.encoding={name: interleave, pattern: [{name: rope, layout: interleaved, scaling: yarn, "
         "factor: 4}, none]}",
     ),
+    "Phi-3, longrope": (
+        *GATED, "model.num_kv_heads=1",
+        "model.encoding={name: rope, partial: 0.5, scaling: longrope, factor: 4, "
+        "long_factor: [2, 3]}",
+    ),
+    "Phi-3, partial, window": (*GATED, "model.encoding={name: rope, partial: 0.7}", "model.window=6"),
     "ModernBERT, every second layer": (
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",
@@ -176,6 +182,10 @@ OLMO3 = NATIVE["OLMo 3, windows"][:-1]
 LATER = {
     "OLMo 3": (*OLMO3, "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}"),
     "Gemma 3": (*GEMMA3, "model.encoding={name: rope, scaling: linear, factor: 4}"),
+    "Phi-3": (
+        *GATED,
+        "model.encoding={name: rope, scaling: longrope, factor: 4, attention_factor: 1.3}",
+    ),
     "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
 }
 

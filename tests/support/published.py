@@ -90,6 +90,22 @@ PUBLISHED = {
             "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
         },
     ),
+    "phi 3": (
+        "Phi3",
+        {
+            **GROUPED,
+            "original_max_position_embeddings": 24,
+            "sliding_window": 40,
+            "pad_token_id": 0,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 500.0,
+                "partial_rotary_factor": 0.5,
+                "short_factor": [1.0, 1.1, 1.2, 1.3],
+                "long_factor": [1.0, 2.0, 3.0, 4.5],
+            },
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),

@@ -43,6 +43,10 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "factor": REQUIRED, ORIGINAL: None, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
         "attention_factor": None,
     },
+    "longrope": {
+        "factor": None, ORIGINAL: None, "short_factor": REQUIRED, "long_factor": REQUIRED,
+        "attention_factor": None,
+    },
     "llama3": {"factor": REQUIRED, ORIGINAL: None, "low_freq_factor": REQUIRED, "high_freq_factor": REQUIRED},
 }  # fmt: skip
 """The options of each type of scaling, named as ours, and their defaults."""
@@ -56,7 +60,9 @@ An architecture writes None where they cannot hold a model.
 """
 
 
-def rope(config: Config, base: float, partial: float | None = None, width: int = 0) -> dict[str, Any]:
+def rope(
+    config: Config, base: float, partial: float | None = None, width: int = 0, original: int | None = None
+) -> dict[str, Any]:
     """The encoding of an architecture with rotary embedding: `rope` with its base and its scaling.
 
     Since version 5 `transformers` keeps all of it under `rope_parameters`, before in several keys; of both
@@ -66,6 +72,7 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
         base, partial: where the section does not say; no `partial` for an architecture that rotates whole
             heads.
         width: of a head, where there is a `partial`.
+        original: the original length of an architecture that has a key for it, which goes before the section.
     """
     length = config.take("max_position_embeddings")
     config.taken.update(("rope_parameters", "rope_scaling"))
@@ -79,10 +86,11 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
         rotated = int(width * part)  # as `transformers` has it
         if width and (rotated % 2 or not 0 < rotated <= width):
             inside = "partial_rotary_factor" in given.values
-            key = given.prefix + "partial_rotary_factor" if inside else "rotary_pct"
+            own = "rotary_pct" if "rotary_pct" in config.defaults else "partial_rotary_factor"
+            key = given.prefix + "partial_rotary_factor" if inside else own
             config.problem(key, f"{part} of a head of width {width} is {rotated}, not a number of pairs")
         spec["partial"] = rotated / max(width, 1)
-    return _scaled(given, spec, length)
+    return _scaled(given, spec, length, original)
 
 
 def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -119,7 +127,7 @@ def _unscaled(base: float, partial: float) -> dict[str, Any]:
     return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": partial}
 
 
-def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
+def _scaled(given: Config, spec: dict[str, Any], length: int, original: int | None = None) -> dict[str, Any]:
     """A rope with the scaling of its section, for a model of this length."""
     kind = given.take("rope_type", "type", kind=str)
     if kind not in SCALINGS:
@@ -130,20 +138,26 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
     if kind != "default":
         spec["scaling"] = {"dynamic": "dynamic_ntk"}.get(kind, kind)
     if kind not in ("default", "linear"):
-        spec["original_length"] = given.take(ORIGINAL, kind=(int, NONE)) or length
+        inside = given.take(ORIGINAL, kind=(int, NONE))
+        spec["original_length"] = original or inside or length
+        if inside not in (None, spec["original_length"]):
+            given.problem(ORIGINAL, f"{inside} is not the {original} beside this section, which is read")
     for key, default in SCALINGS[kind].items():
         if key != ORIGINAL:
-            # Of YaRN `transformers` takes the ratio of the lengths for a factor that is null.
+            # Of these `transformers` takes the ratio of the lengths for a factor that is null.
             optional = (NONE,) if default is None or (kind, key) == ("yarn", "factor") else ()
-            value = given.take(key, kind=bool if default is True else (float, int, *optional))
+            one = list if key in ("short_factor", "long_factor") else (float, int, *optional)
+            value = given.take(key, kind=bool if default is True else one)
             if (key, value) == ("factor", None):
                 value = length / max(spec["original_length"], 1)
+                value = max(value, 1.0) if kind == "longrope" else value
             if value is not None:
-                spec[key] = value if isinstance(value, bool) else float(value)
+                spec[key] = value if isinstance(value, bool | list) else float(value)
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
         given.problem(ORIGINAL, "shorter than beta_slow turns of the fastest pair")
     given.finish()
-    changes_nothing = kind != "dynamic" and spec.get("factor") == 1 and "attention_factor" not in spec
+    kept = kind in ("dynamic", "longrope") or "attention_factor" in spec
+    changes_nothing = not kept and spec.get("factor") == 1
     return unscaled if changes_nothing else spec
 
 

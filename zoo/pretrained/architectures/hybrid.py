@@ -1,7 +1,7 @@
 """Decoders of Llama's kind that have a window in most layers, and another encoding in the others.
 
-OLMo 3 (OLMo team 2025), whose scaled rotary embedding is that of full layers. Cohere 2 (Command A, Cohere team
-2025, arXiv:2504.00698), with rotary embedding in layers with a window alone, and attention beside the
+OLMo 3 (OLMo team 2025), whose scaled rotary embedding is that of full layers. Cohere 2 (Command A, Cohere
+team 2025, arXiv:2504.00698), with rotary embedding in layers with a window alone, and attention beside the
 feed-forward layer.
 """
 
