@@ -41,6 +41,7 @@ SIZES = {
     "Olmo3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "Cohere2ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "Phi3ForCausalLM": {**GROUPED, "pad_token_id": 0, ORIGINAL: 16},
+    "Exaone4ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
     "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
@@ -89,6 +90,14 @@ OLDER = {
     "Cohere2ForCausalLM": {
         "rope_theta": 5e4, "rope_scaling": None, "sliding_window_pattern": 2,
         "cache_implementation": "hybrid",
+    },
+    # As the hub has it.
+    "Exaone4ForCausalLM": {
+        "rope_theta": 1e6, "layer_types": [*TYPES, *TYPES], "sliding_window_pattern": 4,
+        "rope_scaling": {
+            "rope_type": "llama3", "factor": 16.0, ORIGINAL: 16, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
     },
     "SmolLM3ForCausalLM": {"rope_theta": 2e6, "rope_scaling": None, "max_window_layers": 28},
     "GPTNeoXForCausalLM": {

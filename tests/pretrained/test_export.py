@@ -87,6 +87,11 @@ NATIVE = {
         "long_factor: [2, 3]}",
     ),
     "Phi-3, partial, window": (*GATED, "model.encoding={name: rope, partial: 0.7}", "model.window=6"),
+    "EXAONE 4, windows, llama3": (
+        *GATED, "model.norm_position=output", "model.qk_norm=true", "model.window=[null, 6]",
+        "model.encoding={name: interleave, pattern: [none, {name: rope, scaling: llama3, factor: 4}]}",
+    ),
+    "EXAONE 4, no window": (*ROPE, "model.norm_position=output", "model.qk_norm=true"),
     "ModernBERT, every second layer": (
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",

@@ -28,7 +28,7 @@ RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
     "smollm3", "gemma 3", "olmo 2", "olmo 3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
-    "modernbert", "bert", "cohere 2", "phi 3",
+    "modernbert", "bert", "cohere 2", "phi 3", "exaone 4",
 )  # fmt: skip
 
 

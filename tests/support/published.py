@@ -106,6 +106,16 @@ PUBLISHED = {
             },
         },
     ),
+    "exaone 4": (
+        "Exaone4",
+        {
+            **GROUPED,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "sliding_window_pattern": "LLG",
+            "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),

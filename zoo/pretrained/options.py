@@ -204,7 +204,13 @@ def sliding_layers(config: Config, width: int | None, sliding: Sequence[bool]) -
 
 
 def but_every(config: Config, key: str, model: Model, first: int) -> list[bool]:
-    """Whether each layer, numbered from `first`, is not one in so many as a key says."""
+    """Whether each layer, numbered from `first`, is not one in so many as a key says.
+
+    The key is not read beside `layer_types`.
+    """
+    if config.values.get("layer_types") is not None:
+        config.taken.add(key)
+        return [False] * model["num_layers"]
     turn = config.take(key)
     if turn < 1:
         config.problem(key, f"{turn} is not a number of layers")

@@ -11,7 +11,7 @@ from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
 from zoo.pretrained.architectures.bert import BERT, MODERNBERT
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
-from zoo.pretrained.architectures.hybrid import COHERE2, OLMO3
+from zoo.pretrained.architectures.hybrid import COHERE2, EXAONE4, OLMO3
 from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 from zoo.pretrained.architectures.phi import PHI3
 
@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "Olmo3ForCausalLM": OLMO3,
     "Cohere2ForCausalLM": COHERE2,
     "Phi3ForCausalLM": PHI3,
+    "Exaone4ForCausalLM": EXAONE4,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "GPT2LMHeadModel": GPT2,
     "BloomForCausalLM": BLOOM,
