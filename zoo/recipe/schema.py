@@ -62,7 +62,7 @@ class Adaptive(Section):
 
 
 class Temperature(Section):
-    """Logits times 1 + scale ln(1 + floor((p + 1) / length)) for a query at position p, as in Llama 4."""
+    """Logits times 1 + scale ln(1 + floor((p + offset) / length)) for a query at position p."""
 
     name: Literal["temperature"] = "temperature"
     """The kind of scale."""
@@ -70,6 +70,8 @@ class Temperature(Section):
     """Factor of the growth of the logits."""
     length: Positive = 8192
     """Positions after which they grow by the first step, in tokens."""
+    offset: Literal[0, 1] = 1
+    """1 as in Llama 4, 0 as in Ministral 3, whose steps come one token later."""
     heads: ScaledHeads = "all"
     """The heads that are scaled: all, or those in which no encoding of the layer reads positions."""
 
