@@ -28,6 +28,7 @@ ROTARY = {
     "num_attention_heads": 4, "max_position_embeddings": LENGTH,
 }  # fmt: skip
 GROUPED = {**ROTARY, "num_key_value_heads": 2}
+MINISTRAL = {"rope_type": "default", "rope_theta": 500.0, ORIGINAL: 16, "llama_4_scaling_beta": 0.3}
 SIZES = {
     "LlamaForCausalLM": GROUPED,
     # As many heads and layers as are needed to tell a default.
@@ -42,6 +43,7 @@ SIZES = {
     "Cohere2ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
     "Phi3ForCausalLM": {**GROUPED, "pad_token_id": 0, ORIGINAL: 16},
     "Exaone4ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
+    "Ministral3ForCausalLM": {**GROUPED, "head_dim": 4, "rope_parameters": MINISTRAL},
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
     "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
@@ -68,7 +70,12 @@ SCALINGS = [
     LONGROPE,
     {key: value for key, value in LONGROPE.items() if key != "attention_factor"},
 ]
-HELD = {"Phi3ForCausalLM": SCALINGS[-2:]}
+HELD = {
+    "Phi3ForCausalLM": SCALINGS[-2:],
+    "Ministral3ForCausalLM": [MINISTRAL | one for one in SCALINGS] + [
+        MINISTRAL | SCALINGS[2] | {"attention_factor": None, "mscale": 1.2, "mscale_all_dim": 0.8},
+    ],
+}  # fmt: skip
 """The scalings of architectures that do not have all."""
 TYPES = "full_attention", "sliding_attention"
 BY_TYPE = {TYPES[0]: {"rope_theta": 700.0}, TYPES[1]: {"rope_type": "linear", "factor": 2.0}}
@@ -108,6 +115,7 @@ INSIDE = {
     "rope_type": ["su"], "type": ["linear"], "rope_theta": [500.0], "factor": [2, None], "mscale": [0.7],
     "partial_rotary_factor": [0.5, 1.0], ORIGINAL: [8, None], "beta_fast": [16, None], "beta_slow": [None],
     "attention_factor": [None], "truncate": [True, None], "high_freq_factor": [8], "low_freq_factor": [2],
+    "llama_4_scaling_beta": [0.1, None],
     "short_factor": [[1.0], [1.2, 1.0]], "long_factor": [[4.0, 1], [4.0, "a"], None],
 }  # fmt: skip
 """Other values of keys of `rope_parameters` and `rope_scaling`."""

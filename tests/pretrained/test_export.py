@@ -191,6 +191,7 @@ LATER = {
         *GATED,
         "model.encoding={name: rope, scaling: longrope, factor: 4, attention_factor: 1.3}",
     ),
+    "Ministral 3": (*ROPE, "model.logit_scale={name: temperature, scale: 0.3, length: 5, offset: 0}"),
     "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
 }
 

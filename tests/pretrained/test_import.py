@@ -28,7 +28,7 @@ RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
     "smollm3", "gemma 3", "olmo 2", "olmo 3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
-    "modernbert", "bert", "cohere 2", "phi 3", "exaone 4",
+    "modernbert", "bert", "cohere 2", "phi 3", "exaone 4", "ministral 3",
 )  # fmt: skip
 
 
@@ -204,6 +204,7 @@ def changed_config(folder, **changes):
 
 CHANGES = [
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
+    ({"architectures": ["GptOssForCausalLM"]}, "GptOssForCausalLM"),
     ({"model_type": "mistral"}, "model_type"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),

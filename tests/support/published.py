@@ -116,6 +116,23 @@ PUBLISHED = {
             "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
         },
     ),
+    "ministral 3": (
+        "Ministral3",
+        {
+            **GROUPED,
+            "head_dim": 24,
+            "sliding_window": 20,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 500.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 8,
+                "mscale": 1.0,
+                "mscale_all_dim": 0.5,
+                "llama_4_scaling_beta": 0.3,
+            },
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
