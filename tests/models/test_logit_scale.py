@@ -244,12 +244,12 @@ def test_heads_and_layers_without_positions(model_of, tokens):
 @pytest.mark.parametrize("name", ["llama4", "ministral3"])
 def test_the_temperature_is_that_of_transformers(name):
     length = 3
-    scale, context = TemperatureScale(0.1, length), type(context_with())(torch.arange(40), torch.arange(40))
+    scale = TemperatureScale(0.1, length, offset=int(name == "llama4"))
+    context = type(context_with())(torch.arange(40), torch.arange(40))
     factor = scale(context, torch.float32).factor_BHT1[0, 0, :, 0]
     if name == "ministral3":
         module = pytest.importorskip("transformers.models.ministral3.modeling_ministral3")
-        # Its steps come one token later.
-        expected = module.get_llama_4_attn_scale(torch.arange(40)[None] + 1, 0.1, length).flatten()
+        expected = module.get_llama_4_attn_scale(torch.arange(40)[None], 0.1, length).flatten()
     else:
         module = pytest.importorskip("transformers.models.llama4.modeling_llama4")
         config = module.Llama4TextConfig(

@@ -158,6 +158,23 @@ def test_a_head_transform_is_the_formula_in_logits_and_losses(tied, model_of, to
     same(model(row, targets=row), each.sum(), atol=1e-3)
 
 
+def test_products_with_output_vectors_are_scaled(model_of, tokens):
+    model, plain, row = model_of("rope", unembedding_scale=0.3), model_of("rope"), tokens(2, 9)
+    same(model(row), 0.3 * plain(row))
+    each = F.cross_entropy(model(row).flatten(0, 1), row.flatten(), reduction="none")
+    same(model(row, targets=row, reduction="none").flatten(), each)
+    same(model(row, targets=row), each.sum(), atol=1e-3)
+
+
+def test_a_shared_norm_is_two_equal_norms(model_of, tokens):
+    shared = model_of("rope", parallel_residual="shared_norm")
+    apart, state = model_of("rope", parallel_residual=True), shared.state_dict()
+    for name in [name for name in state if "attention_norm" in name]:
+        state[name.replace("attention_norm", "feed_forward_norm")] = state[name]
+    apart.load_state_dict(state)
+    same(shared(tokens(2, 9)), apart(tokens(2, 9)))
+
+
 def test_token_vectors_are_scaled_before_and_normalised_after_positions_are_added(model_of, tokens):
     options = {"embedding_scale": "sqrt_d_model", "embedding_norm": "with_positions"}
     model, row = model_of("learned", **options), tokens(2, 9)

@@ -22,11 +22,13 @@ SHORT, LONG, NEAR = 8, 2000, 1e-5
 # ALiBi there is the slope times the position of the key: its rounding grows with the length.
 BY_KEY = {"MptForCausalLM": 3e-5, "BloomForCausalLM": 3e-5}
 VOCABULARY, LENGTH = 61, 32
+ORIGINAL = "original_max_position_embeddings"
 ROTARY = {
     "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
     "num_attention_heads": 4, "max_position_embeddings": LENGTH,
 }  # fmt: skip
 GROUPED = {**ROTARY, "num_key_value_heads": 2}
+MINISTRAL = {"rope_type": "default", "rope_theta": 500.0, ORIGINAL: 16, "llama_4_scaling_beta": 0.3}
 SIZES = {
     "LlamaForCausalLM": GROUPED,
     # As many heads and layers as are needed to tell a default.
@@ -37,6 +39,11 @@ SIZES = {
     "Gemma3ForCausalLM": {**GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 5,
                           "sliding_window_pattern": 3},
     "Olmo2ForCausalLM": GROUPED,
+    "Olmo3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
+    "Cohere2ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
+    "Phi3ForCausalLM": {**GROUPED, "pad_token_id": 0, ORIGINAL: 16},
+    "Exaone4ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 5},
+    "Ministral3ForCausalLM": {**GROUPED, "head_dim": 4, "rope_parameters": MINISTRAL},
     "ModernBertForMaskedLM": {**ROTARY, "num_hidden_layers": 3, "local_attention": 8, "pad_token_id": 0},
     "BertForMaskedLM": {**ROTARY, "max_position_embeddings": LONG},
     "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
@@ -49,17 +56,30 @@ SIZES = {
     },
 }  # fmt: skip
 """Small sizes of each architecture."""
-ORIGINAL = "original_max_position_embeddings"
 YARN = {"factor": 4.0, "beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.5, "truncate": False}
+LONGROPE = {
+    "rope_type": "longrope", ORIGINAL: 16, "short_factor": [1.5, 2.5], "long_factor": [3.0, 5.0],
+    "attention_factor": 1.5,
+}  # fmt: skip
 SCALINGS = [
     {"rope_type": "linear", "factor": 4.0},
     {"rope_type": "dynamic", "factor": 4.0},
     {"rope_type": "yarn", ORIGINAL: 16, **YARN},
     {"rope_type": "llama3", "factor": 4.0, ORIGINAL: 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     {"rope_type": "linear", "factor": 1.0},
+    LONGROPE,
+    {key: value for key, value in LONGROPE.items() if key != "attention_factor"},
 ]
+HELD = {
+    "Phi3ForCausalLM": SCALINGS[-2:],
+    "Ministral3ForCausalLM": [MINISTRAL | one for one in SCALINGS] + [
+        MINISTRAL | SCALINGS[2] | {"attention_factor": None, "mscale": 1.2, "mscale_all_dim": 0.8},
+    ],
+}  # fmt: skip
+"""The scalings of architectures that do not have all."""
 TYPES = "full_attention", "sliding_attention"
 BY_TYPE = {TYPES[0]: {"rope_theta": 700.0}, TYPES[1]: {"rope_type": "linear", "factor": 2.0}}
+BY_LAYER_TYPE = "Gemma3ForCausalLM", "Olmo3ForCausalLM", "ModernBertForMaskedLM"
 WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 # As transformers 4.54 wrote them.
 OLDER = {
@@ -74,6 +94,18 @@ OLDER = {
         "layer_norm_eps": 1e-5, "norm_eps": 1e-5, "position_embedding_type": "absolute",
         "reference_compile": None, "repad_logits_with_grad": False,
     },
+    "Cohere2ForCausalLM": {
+        "rope_theta": 5e4, "rope_scaling": None, "sliding_window_pattern": 2,
+        "cache_implementation": "hybrid",
+    },
+    # As the hub has it.
+    "Exaone4ForCausalLM": {
+        "rope_theta": 1e6, "layer_types": [*TYPES, *TYPES], "sliding_window_pattern": 4,
+        "rope_scaling": {
+            "rope_type": "llama3", "factor": 16.0, ORIGINAL: 16, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+    },
     "SmolLM3ForCausalLM": {"rope_theta": 2e6, "rope_scaling": None, "max_window_layers": 28},
     "GPTNeoXForCausalLM": {
         "rope_theta": 10000, "rotary_emb_base": 10000, "rotary_pct": 0.25, "partial_rotary_factor": 0.25,
@@ -83,6 +115,8 @@ INSIDE = {
     "rope_type": ["su"], "type": ["linear"], "rope_theta": [500.0], "factor": [2, None], "mscale": [0.7],
     "partial_rotary_factor": [0.5, 1.0], ORIGINAL: [8, None], "beta_fast": [16, None], "beta_slow": [None],
     "attention_factor": [None], "truncate": [True, None], "high_freq_factor": [8], "low_freq_factor": [2],
+    "llama_4_scaling_beta": [0.1, None],
+    "short_factor": [[1.0], [1.2, 1.0]], "long_factor": [[4.0, 1], [4.0, "a"], None],
 }  # fmt: skip
 """Other values of keys of `rope_parameters` and `rope_scaling`."""
 TURNS = {
@@ -173,8 +207,8 @@ def cases(name):
         for key in others:
             for other in other_values(key, (own | values).get(key)):
                 yield key, {**values, key: other}
-    kinds = TYPES if isinstance(config_class(name).default_theta, dict) else (None,)
-    for scaling, kind in product(SCALINGS if "rope_parameters" in own else (), kinds):
+    kinds = TYPES if name in BY_LAYER_TYPE else (None,)
+    for scaling, kind in product(HELD.get(name, SCALINGS) if "rope_parameters" in own else (), kinds):
         if kind:  # where it is not truncated, it is refused
             scaling = {key: value for key, value in scaling.items() if key != "truncate"}
 

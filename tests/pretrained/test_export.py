@@ -70,6 +70,28 @@ NATIVE = {
         *ROPE, "model.norm_position=output", "model.qk_norm=across_heads", "model.num_kv_heads=1",
         "model.bias=attention",
     ),
+    "OLMo 3, windows": (
+        *GATED, "model.norm_position=output", "model.qk_norm=across_heads", "model.window=[6, null]",
+        "model.encoding={name: interleave, pattern: [{name: rope, base: 500000}, {name: rope, base: 500000, "
+        "scaling: yarn, factor: 4}]}",
+    ),
+    "Cohere 2, untied": (
+        "model.activation=geglu", "model.norm_bias=false", "model.parallel_residual=shared_norm",
+        "model.unembedding_scale=0.3", "model.window=[6, null]", "model.tie_embeddings=false",
+        "model.encoding={name: interleave, pattern: [{name: rope, layout: interleaved, scaling: yarn, "
+        "factor: 4}, none]}",
+    ),
+    "Phi-3, longrope": (
+        *GATED, "model.num_kv_heads=1",
+        "model.encoding={name: rope, partial: 0.5, scaling: longrope, factor: 4, "
+        "long_factor: [2, 3]}",
+    ),
+    "Phi-3, partial, window": (*GATED, "model.encoding={name: rope, partial: 0.7}", "model.window=6"),
+    "EXAONE 4, windows, llama3": (
+        *GATED, "model.norm_position=output", "model.qk_norm=true", "model.window=[null, 6]",
+        "model.encoding={name: interleave, pattern: [none, {name: rope, scaling: llama3, factor: 4}]}",
+    ),
+    "EXAONE 4, no window": (*ROPE, "model.norm_position=output", "model.qk_norm=true"),
     "ModernBERT, every second layer": (
         "model.first_norm=false", "model.head_transform=true", "model.embedding_norm=true",
         "model.activation=geglu", "model.window=[null, 5]",
@@ -161,8 +183,15 @@ def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(tit
 
 GEMMA3 = NATIVE["Gemma 3, a base of its own in windows"][:-1]
 MODERNBERT = NATIVE["ModernBERT, every second layer"][:-2]
+OLMO3 = NATIVE["OLMo 3, windows"][:-1]
 LATER = {
+    "OLMo 3": (*OLMO3, "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}"),
     "Gemma 3": (*GEMMA3, "model.encoding={name: rope, scaling: linear, factor: 4}"),
+    "Phi-3": (
+        *GATED,
+        "model.encoding={name: rope, scaling: longrope, factor: 4, attention_factor: 1.3}",
+    ),
+    "Ministral 3": (*ROPE, "model.logit_scale={name: temperature, scale: 0.3, length: 5, offset: 0}"),
     "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
 }
 

@@ -27,8 +27,8 @@ OLDER = {"weight": "gamma", "bias": "beta"}
 RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
 IMPORTED = (
     "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
-    "smollm3", "gemma 3", "olmo 2", "pythia", "neox in sequence", "gpt2", "bloom", "mpt", "modernbert",
-    "bert",
+    "smollm3", "gemma 3", "olmo 2", "olmo 3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
+    "modernbert", "bert", "cohere 2", "phi 3", "exaone 4", "ministral 3",
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_a_second_copy_of_a_tensor_is_left_out_where_equal_and_refused_where_not
     assert not (here / "runs" / "other").exists()
 
 
-@pytest.mark.parametrize("name", ["gemma 3", "modernbert"])
+@pytest.mark.parametrize("name", ["gemma 3", "olmo 3", "modernbert"])
 def test_a_section_for_a_type_of_layers_has_no_truncate(name, here):
     publish(name, here / "published")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
@@ -204,6 +204,7 @@ def changed_config(folder, **changes):
 
 CHANGES = [
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
+    ({"architectures": ["GptOssForCausalLM"]}, "GptOssForCausalLM"),
     ({"model_type": "mistral"}, "model_type"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),

@@ -62,6 +62,77 @@ PUBLISHED = {
         },
     ),
     "olmo 2": ("Olmo2", {**GROUPED, "attention_bias": True}),
+    "olmo 3": (
+        "Olmo3",
+        {
+            **GROUPED,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {
+                    "rope_type": "yarn",
+                    "factor": 4.0,
+                    "rope_theta": 700.0,
+                    "original_max_position_embeddings": 8,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+            },
+        },
+    ),
+    "cohere 2": (
+        "Cohere2",
+        {
+            **GROUPED,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "logit_scale": 0.3,
+            "attention_bias": True,
+            "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+        },
+    ),
+    "phi 3": (
+        "Phi3",
+        {
+            **GROUPED,
+            "original_max_position_embeddings": 24,
+            "sliding_window": 40,
+            "pad_token_id": 0,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 500.0,
+                "partial_rotary_factor": 0.5,
+                "short_factor": [1.0, 1.1, 1.2, 1.3],
+                "long_factor": [1.0, 2.0, 3.0, 4.5],
+            },
+        },
+    ),
+    "exaone 4": (
+        "Exaone4",
+        {
+            **GROUPED,
+            "sliding_window": 7,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "sliding_window_pattern": "LLG",
+            "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+        },
+    ),
+    "ministral 3": (
+        "Ministral3",
+        {
+            **GROUPED,
+            "head_dim": 24,
+            "sliding_window": 20,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 500.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 8,
+                "mscale": 1.0,
+                "mscale_all_dim": 0.5,
+                "llama_4_scaling_beta": 0.3,
+            },
+        },
+    ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
     "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),

@@ -41,7 +41,7 @@ def _made(scale: schema.LogitScale, config: schema.ModelConfig) -> LogitScale:
     if isinstance(scale, schema.Adaptive):
         return AdaptiveScale(config.d_model, config.num_heads, scale.bias)
     if isinstance(scale, schema.Temperature):
-        return TemperatureScale(scale.scale, scale.length)
+        return TemperatureScale(scale.scale, scale.length, scale.offset)
     return LogScale(scale, config.num_heads)
 
 
@@ -109,19 +109,20 @@ class AdaptiveScale(LogitScale):
 
 
 class TemperatureScale(LogitScale):
-    """Logits times 1 + s ln(1 + floor((p + 1) / L)) for a query at position p, without parameters.
+    """Logits times 1 + s ln(1 + floor((p + offset) / L)) for a query at position p, without parameters.
 
-    Llama 4 scales the queries of its layers without positions so, s = 0.1 and L = 8192 (`transformers`,
-    `llama4`). Ministral 3 scales those of all layers; its code has floor(p / L). p counts the tokens
+    Llama 4 scales the queries of its layers without positions so, with s = 0.1, L = 8192 and offset 1
+    (`transformers`, `llama4`), Ministral 3 those of all layers, with offset 0. p counts the tokens
     before the query in its sequence or document, without padding, at any position that an encoding gives it.
     """
 
-    def __init__(self, scale: float, length: int):
+    def __init__(self, scale: float, length: int, offset: int = 1):
         super().__init__()
-        self.scale, self.length = scale, length
+        self.scale, self.length, self.offset = scale, length, offset
 
     def forward(self, context: AttentionContext, dtype: torch.dtype, x_BTE: Tensor | None = None) -> RowScale:
-        steps = (context.token_counts().to(dtype) / self.length).floor().view(-1, 1, context.num_queries, 1)
+        place = (context.token_counts() + (self.offset - 1)).clamp(min=0).to(dtype)  # 0 of padding
+        steps = (place / self.length).floor().view(-1, 1, context.num_queries, 1)
         return RowScale(1 + self.scale * steps.log1p(), shared=True)
 
 

@@ -77,20 +77,22 @@ NORMS = {"pre": ("norm",), "post": ("residual_norm",), "output": ("output_norm",
 class Block(nn.Module):
     """Attention and feed-forward, each added to the residual stream, with the norms of `norm_position`.
 
-    With `parallel_residual` both read the residual stream before either is added.
+    With `parallel_residual` both read the residual stream before either is added, or one norm of it.
     """
 
     def __init__(self, config: schema.ModelConfig, first: bool = False):
         super().__init__()
+        shares_norm = config.parallel_residual == "shared_norm"
         # In this order: the optimizer's state in a checkpoint is by the order of the parameters.
         for part, made in (("attention", Attention), ("feed_forward", FeedForward)):
             for place in ("norm", "output_norm", "residual_norm"):
                 left_out = (first, part, place, config.first_norm) == (True, "attention", "norm", False)
+                left_out |= shares_norm and (part, place) == ("feed_forward", "norm")
                 has = place in NORMS[config.norm_position] and not left_out
                 self.add_module(f"{part}_{place}", norm(config) if has else nn.Identity())
             self.add_module(part, made(config))
         self.dropout = nn.Dropout(config.dropout)
-        self.parallel = config.parallel_residual
+        self.parallel, self.shares_norm = bool(config.parallel_residual), shares_norm
 
     def forward(
         self,
@@ -99,10 +101,11 @@ class Block(nn.Module):
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.attention(self.attention_norm(x_BTE), layer, contexts, cache)
+        normed_BTE = self.attention_norm(x_BTE)
+        attended = self.attention(normed_BTE, layer, contexts, cache)
         attended = self.dropout(self.attention_output_norm(attended))
         if self.parallel:
-            return x_BTE + attended + self._transformed(x_BTE)
+            return x_BTE + attended + self._transformed(normed_BTE if self.shares_norm else x_BTE)
         x_BTE = self.attention_residual_norm(x_BTE + attended)
         return self.feed_forward_residual_norm(x_BTE + self._transformed(x_BTE))
 
@@ -169,6 +172,7 @@ class Transformer(nn.Module):
         # A sum that was normalised last is not normalised again.
         self.final_norm = nn.Identity() if config.norm_position == "post" else norm(config)
         self.head_transform = HeadTransform(config) if config.head_transform else nn.Identity()
+        self.head_scale = config.unembedding_scale
         self.pointer = head == "pointer"
         if self.pointer:
             self.head: nn.Linear | None = nn.Linear(config.d_model, 1, bias=False)
@@ -213,7 +217,7 @@ class Transformer(nn.Module):
         hidden = self.hidden(tokens, keep, cache, positions, documents)
         if targets is not None:
             weight = self.tokens.weight if self.head is None else self.head.weight
-            hidden = self.head_transform(hidden)
+            hidden = self._to_head(hidden)
             if self.head_bias is not None:
                 # One more column, and more zeros so that the width stays a multiple of 8 for fast products.
                 weight = torch.cat((weight, F.pad(self.head_bias[:, None], (0, 7))), 1)
@@ -223,13 +227,17 @@ class Transformer(nn.Module):
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from the output of `hidden` or part of it: [...,E] to [...,V], or to [...] for a pointer."""
-        hidden = self.head_transform(hidden)
+        hidden = self._to_head(hidden)
         if self.head is None:
             return F.linear(hidden, self.tokens.weight, self.head_bias)
         logits = self.head(hidden)
         if self.pointer:
             return logits.squeeze(-1)
         return logits if self.head_bias is None else logits + self.head_bias
+
+    def _to_head(self, hidden: Tensor) -> Tensor:
+        hidden = self.head_transform(hidden)
+        return hidden if self.head_scale == 1.0 else hidden * self.head_scale
 
     def hidden(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import NUMBER, Config
 from zoo.recipe import schema
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ IN_ALL = {
     "kernel", "gradient_checkpointing", "init_std",
 }  # fmt: skip
 EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32
-KINDS = {"norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool}
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool, "unembedding_scale": NUMBER,
+}  # fmt: skip
 MODULES = (
     "attention_norm", "feed_forward_norm", "attention.qkv", "attention.out", "feed_forward.up",
     "feed_forward.down",

@@ -43,6 +43,10 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "factor": REQUIRED, ORIGINAL: None, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
         "attention_factor": None,
     },
+    "longrope": {
+        "factor": None, ORIGINAL: None, "short_factor": REQUIRED, "long_factor": REQUIRED,
+        "attention_factor": None,
+    },
     "llama3": {"factor": REQUIRED, ORIGINAL: None, "low_freq_factor": REQUIRED, "high_freq_factor": REQUIRED},
 }  # fmt: skip
 """The options of each type of scaling, named as ours, and their defaults."""
@@ -56,7 +60,9 @@ An architecture writes None where they cannot hold a model.
 """
 
 
-def rope(config: Config, base: float, partial: float | None = None, width: int = 0) -> dict[str, Any]:
+def rope(
+    config: Config, base: float, partial: float | None = None, width: int = 0, original: int | None = None
+) -> dict[str, Any]:
     """The encoding of an architecture with rotary embedding: `rope` with its base and its scaling.
 
     Since version 5 `transformers` keeps all of it under `rope_parameters`, before in several keys; of both
@@ -66,6 +72,7 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
         base, partial: where the section does not say; no `partial` for an architecture that rotates whole
             heads.
         width: of a head, where there is a `partial`.
+        original: the original length of an architecture that has a key for it, which goes before the section.
     """
     length = config.take("max_position_embeddings")
     config.taken.update(("rope_parameters", "rope_scaling"))
@@ -79,24 +86,32 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
         rotated = int(width * part)  # as `transformers` has it
         if width and (rotated % 2 or not 0 < rotated <= width):
             inside = "partial_rotary_factor" in given.values
-            key = given.prefix + "partial_rotary_factor" if inside else "rotary_pct"
+            own = "rotary_pct" if "rotary_pct" in config.defaults else "partial_rotary_factor"
+            key = given.prefix + "partial_rotary_factor" if inside else own
             config.problem(key, f"{part} of a head of width {width} is {rotated}, not a number of pairs")
         spec["partial"] = rotated / max(width, 1)
-    return _scaled(given, spec, length)
+    return _scaled(given, spec, length, original)
 
 
 def ropes(config: Config, thetas: Mapping[str, str], scaled: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The encoding of each type of layers: `rope_parameters` has a section for each since version 5.
 
     Args:
-        thetas: the key with its base before, by type.
+        thetas: the key with its base before, by type. A key of several types was read for all of them in
+            `transformers` 4, and is for `scaled` alone in version 5.
         scaled: the types to which `rope_scaling` applied before.
     """
     length, found = config.take("max_position_embeddings"), {}
+    shared = {thetas[kind] for kind in scaled}
     section = config.section("rope_parameters", {})
     before = config.section("rope_scaling", {})
     for kind, key in thetas.items():
-        given = section.section(kind, _unscaled(config.take(key, kind=NUMBER), 1.0))
+        base = config.take(key, kind=NUMBER)
+        given = section.section(kind, _unscaled(base, 1.0))
+        differs = kind not in scaled and key in shared and base != config.defaults[key]
+        if differs and "rope_theta" not in given.values:
+            message = f"versions of `transformers` differ on {kind} layers: set rope_parameters.{kind}"
+            config.problem(key, f"{message}.rope_theta")
         given.values = given.values | (before.values if kind in scaled else {})
         found[kind] = _scaled(
             given, {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}, length
@@ -112,7 +127,7 @@ def _unscaled(base: float, partial: float) -> dict[str, Any]:
     return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": partial}
 
 
-def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
+def _scaled(given: Config, spec: dict[str, Any], length: int, original: int | None = None) -> dict[str, Any]:
     """A rope with the scaling of its section, for a model of this length."""
     kind = given.take("rope_type", "type", kind=str)
     if kind not in SCALINGS:
@@ -123,20 +138,26 @@ def _scaled(given: Config, spec: dict[str, Any], length: int) -> dict[str, Any]:
     if kind != "default":
         spec["scaling"] = {"dynamic": "dynamic_ntk"}.get(kind, kind)
     if kind not in ("default", "linear"):
-        spec["original_length"] = given.take(ORIGINAL, kind=(int, NONE)) or length
+        inside = given.take(ORIGINAL, kind=(int, NONE))
+        spec["original_length"] = original or inside or length
+        if inside not in (None, spec["original_length"]):
+            given.problem(ORIGINAL, f"{inside} is not the {original} beside this section, which is read")
     for key, default in SCALINGS[kind].items():
         if key != ORIGINAL:
-            # Of YaRN `transformers` takes the ratio of the lengths for a factor that is null.
+            # Of these `transformers` takes the ratio of the lengths for a factor that is null.
             optional = (NONE,) if default is None or (kind, key) == ("yarn", "factor") else ()
-            value = given.take(key, kind=bool if default is True else (float, int, *optional))
+            one = list if key in ("short_factor", "long_factor") else (float, int, *optional)
+            value = given.take(key, kind=bool if default is True else one)
             if (key, value) == ("factor", None):
                 value = length / max(spec["original_length"], 1)
+                value = max(value, 1.0) if kind == "longrope" else value
             if value is not None:
-                spec[key] = value if isinstance(value, bool) else float(value)
+                spec[key] = value if isinstance(value, bool | list) else float(value)
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
         given.problem(ORIGINAL, "shorter than beta_slow turns of the fastest pair")
     given.finish()
-    changes_nothing = kind != "dynamic" and spec.get("factor") == 1 and "attention_factor" not in spec
+    kept = kind in ("dynamic", "longrope") or "attention_factor" in spec
+    changes_nothing = not kept and spec.get("factor") == 1
     return unscaled if changes_nothing else spec
 
 
@@ -183,7 +204,13 @@ def sliding_layers(config: Config, width: int | None, sliding: Sequence[bool]) -
 
 
 def but_every(config: Config, key: str, model: Model, first: int) -> list[bool]:
-    """Whether each layer, numbered from `first`, is not one in so many as a key says."""
+    """Whether each layer, numbered from `first`, is not one in so many as a key says.
+
+    The key is not read beside `layer_types`.
+    """
+    if config.values.get("layer_types") is not None:
+        config.taken.add(key)
+        return [False] * model["num_layers"]
     turn = config.take(key)
     if turn < 1:
         config.problem(key, f"{turn} is not a number of layers")
@@ -283,7 +310,9 @@ def write_ropes(
     older = scalings[scaled[0]]
     if scalings != {kind: older if kind in scaled else {} for kind in sections}:
         older = {"rope_scaling": None}
-    older |= {key: sections[kind]["rope_theta"] for kind, key in thetas.items()}
+    for kind, key in thetas.items():
+        base = sections[kind]["rope_theta"]
+        older[key] = base if older.get(key, base) == base else None
     return {"rope_parameters": sections, "max_position_embeddings": longest, **older}
 
 
@@ -350,6 +379,20 @@ def rope_by_window(model: Model) -> str | None:
         if fault or of_types.setdefault(window is None, encoding) != encoding:
             return fault or "its layers with a window, or those without, have several ropes"
     return None
+
+
+def rope_in_windows(rope: Callable[[Model], str | None]) -> Callable[[Model], str | None]:
+    """A test for one rope, of this test, in all layers with a window, and no positions in all others."""
+
+    def fault(model: Model) -> str | None:
+        tests, ropes = {True: rope, False: only("none")}, []
+        for encoding, window in _layers(model):
+            if found := tests[window is not None]({"encoding": encoding}):
+                return f"{found} in layers with{'out' * (window is None)} a window"
+            ropes += [encoding] if window is not None else []
+        return None if ropes and ropes.count(ropes[0]) == len(ropes) else "its layers have not one rope"
+
+    return fault
 
 
 def fixed_alibi(model: Model) -> str | None:

@@ -79,7 +79,7 @@ def first_norm_is_of_an_input(first: bool, position: str) -> Fault:
 
 
 @rule("model.parallel_residual", "model.norm_position")
-def parallel_sums_are_not_normalised(parallel: bool, position: str) -> Fault:
+def parallel_sums_are_not_normalised(parallel: bool | str, position: str) -> Fault:
     if parallel and position == "post":
         return (
             "norm_position post normalises after attention, which a parallel feed-forward does not wait for"

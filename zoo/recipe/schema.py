@@ -62,7 +62,7 @@ class Adaptive(Section):
 
 
 class Temperature(Section):
-    """Logits times 1 + scale ln(1 + floor((p + 1) / length)) for a query at position p, as in Llama 4."""
+    """Logits times 1 + scale ln(1 + floor((p + offset) / length)) for a query at position p."""
 
     name: Literal["temperature"] = "temperature"
     """The kind of scale."""
@@ -70,6 +70,8 @@ class Temperature(Section):
     """Factor of the growth of the logits."""
     length: Positive = 8192
     """Positions after which they grow by the first step, in tokens."""
+    offset: Literal[0, 1] = 1
+    """1 as in Llama 4, 0 as in Ministral 3, whose steps come one token later."""
     heads: ScaledHeads = "all"
     """The heads that are scaled: all, or those in which no encoding of the layer reads positions."""
 
@@ -140,8 +142,9 @@ class ModelConfig(Section):
     geglu and geglu_tanh are gated by SiLU, GELU and gelu_tanh."""
     bias: Literal["none", "qkv", "attention", "feed_forward", "all"] = "none"
     """Projections with biases: of queries, keys and values; of attention; of the feed-forward layer."""
-    parallel_residual: Flag = False
-    """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
+    parallel_residual: Flag | Literal["shared_norm"] = False
+    """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX.
+    shared_norm: both read one norm of it, as in GPT-J and Cohere's models."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     init_std: Annotated[Number, Field(gt=0, lt=10)] | Literal["auto"] = "auto"
@@ -153,6 +156,9 @@ class ModelConfig(Section):
     head_transform: Flag = False
     """Whether a dense layer, the activation without its gate and a norm come before the output layer, which
     then has a bias, as in BERT. The dense layer has one where `bias` is all."""
+    unembedding_scale: Annotated[Number, Field(gt=0)] = 1.0
+    """Factor of the products of the last layer's output and the output vectors of tokens, as in Cohere's
+    models."""
     window: Annotated[
         WindowPattern, AfterValidator(_shortest_pattern), Affects("weights", after_training=True)
     ] = None

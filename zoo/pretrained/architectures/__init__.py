@@ -11,7 +11,10 @@ from zoo.errors import InputError, Problem
 from zoo.pretrained.architecture import Architecture, Model
 from zoo.pretrained.architectures.bert import BERT, MODERNBERT
 from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
+from zoo.pretrained.architectures.hybrid import COHERE2, EXAONE4, OLMO3
 from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
+from zoo.pretrained.architectures.ministral import MINISTRAL3
+from zoo.pretrained.architectures.phi import PHI3
 
 ARCHITECTURES = {
     "LlamaForCausalLM": LLAMA,
@@ -21,6 +24,11 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": SMOLLM3,
     "Gemma3ForCausalLM": GEMMA3,
     "Olmo2ForCausalLM": OLMO2,
+    "Olmo3ForCausalLM": OLMO3,
+    "Cohere2ForCausalLM": COHERE2,
+    "Phi3ForCausalLM": PHI3,
+    "Exaone4ForCausalLM": EXAONE4,
+    "Ministral3ForCausalLM": MINISTRAL3,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "GPT2LMHeadModel": GPT2,
     "BloomForCausalLM": BLOOM,

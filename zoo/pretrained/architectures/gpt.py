@@ -107,7 +107,9 @@ GPT_NEOX = Architecture(
     kept={"norm": "layernorm"},
     read_own=read_neox,
     write_own=write_neox,
-    takes=BIASES | {"activation": tuple(options.THEIR_ACTIVATIONS)},
+    takes=BIASES | {
+        "activation": tuple(options.THEIR_ACTIVATIONS), "parallel_residual": (True, False),
+    },
     encoding=options.PARTIAL_ROPE,
     outside={
         "tokens.weight": "gpt_neox.embed_in.weight", "final_norm.weight": "gpt_neox.final_layer_norm.weight",

@@ -125,11 +125,15 @@ def read_qwen(config: Config, model: Model) -> Model:
     return read(config, model) | {"window": options.windows(width, sliding)}
 
 
-def write_windows(model: Model, length: int) -> dict[str, Any]:
+def write_types(model: Model, length: int) -> dict[str, Any]:
     """With a window in layers of the model's choice."""
     width, kinds = options.layer_types(model)
-    window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
-    return write(model, length) | window
+    return write(model, length) | {"sliding_window": width, "layer_types": kinds}
+
+
+def write_windows(model: Model, length: int) -> dict[str, Any]:
+    given = write_types(model, length)
+    return given | {"use_sliding_window": given["sliding_window"] is not None}
 
 
 OF_QWEN = NO_BIASES | {
@@ -225,11 +229,10 @@ def read_gemma3(config: Config, model: Model) -> Model:
 
 def write_gemma3(model: Model, length: int) -> dict[str, Any]:
     scale = model["attention_scale"]
-    given = write_windows(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
+    given = write_types(model | {"encoding": options.of_layers(model["encoding"], model)[0]}, length)
     given["hidden_activation"] = given.pop("hidden_act")
     given["query_pre_attn_scalar"] = options.head_width(model) if scale is None else round(scale**-2)
     given["sliding_window"] = given["sliding_window"] or GEMMA3_WINDOW
-    del given["use_sliding_window"]
     return given | options.write_ropes(model, length, *ROPES_OF_GEMMA3)
 
 
