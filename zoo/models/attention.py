@@ -46,6 +46,10 @@ class Attention(nn.Module):
             for heads in (self.num_heads, self.num_kv_heads)
         )
         self.logit_scale = logit_scale_of(config)
+        self.output_gate: nn.Linear | None = None
+        if config.output_gate:
+            width = {"headwise": self.num_heads, "elementwise": columns}[config.output_gate]
+            self.output_gate = nn.Linear(config.d_model, width, bias=False)
 
     def forward(
         self,
@@ -57,7 +61,12 @@ class Attention(nn.Module):
         """`contexts`: one for each encoding of the layer."""
         q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.scale, self.kernel)
-        return self.out(out_BHTD.transpose(1, 2).flatten(2))
+        out_BTHD = out_BHTD.transpose(1, 2)
+        if self.output_gate is not None:
+            # Gated attention (Qiu et al. 2025, arXiv:2505.06708), in the place that they call G1.
+            gate_BTHD = self.output_gate(x_BTE).sigmoid().unflatten(-1, (self.num_heads, -1))
+            out_BTHD = out_BTHD * gate_BTHD
+        return self.out(out_BTHD.flatten(2))
 
     def weight_blocks(
         self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext], rows: int

@@ -166,6 +166,9 @@ class ModelConfig(Section):
     qk_norm: Flag | Literal["across_heads"] = False
     """Whether queries and keys are normalised before their product: each head, or all heads of a token
     together (across_heads, as in OLMo 2)."""
+    output_gate: Literal["headwise", "elementwise"] | None = None
+    """Gate of the output of attention: sigmoid(W x), with x the input of the layer, times the output of each
+    head, before their projection. headwise: a number per head; elementwise: one per channel. null: none."""
     logit_scale: Annotated[LogitScale, Affects("weights", after_training=True)] = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
     s learned for each head and layer (scalable_softmax), by a function of n that each query chooses
