@@ -61,7 +61,7 @@ class Attention(nn.Module):
         """`contexts`: one for each encoding of the layer."""
         q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.scale, self.kernel)
-        out_BTHD = out_BHTD.transpose(1, 2)
+        out_BTHD = layer.output(out_BHTD, scores.contexts).transpose(1, 2)
         if self.output_gate is not None:
             # Gated attention (Qiu et al. 2025, arXiv:2505.06708), in the place that they call G1.
             gate_BTHD = self.output_gate(x_BTE).sigmoid().unflatten(-1, (self.num_heads, -1))
@@ -121,7 +121,8 @@ def encoded(
         x_BTE: the source of their projections; None only if no encoding has features.
         contexts: one for each encoding of the layer.
 
-    Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D], the terms.
+    Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D] as they are
+        summed, the terms.
     """
     read = layer.read(x_BTE)
     if cache is not None:
@@ -157,6 +158,7 @@ def encoded(
         keys_S1 = sinks.keys[..., None] if sinks.keys.dim() == 1 else sinks.keys[:, None, :, None]
         q_BHTD = torch.cat((q_BHTD, far_BHTD), -1)
         k_BHSD = torch.cat((k_BHSD.masked_fill(keys_S1, 0.0), k_BHSD.masked_fill(~keys_S1, 0.0)), -1)
+    v_BHSD = layer.values(v_BHSD, contexts)
     row_scale = None
     if logit_scale is not None:
         row_scale = logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32), x_BTE)
