@@ -1,4 +1,4 @@
-"""The gate of attention's output, against a loop over its formula, published code, and the laws."""
+"""Shift of keys and values, norm and gate of outputs: loops over formulas, published code, and the laws."""
 
 import math
 
@@ -12,15 +12,28 @@ from zoo.contract.law import examine
 OPTIONS = {
     "headwise": {"output_gate": "headwise"},
     "elementwise, shared keys": {"output_gate": "elementwise", "num_kv_heads": 2},
-    "no gate": {},
-}
+    "shift": {"kv_shift": True},
+    "shift, shared keys, norm": {"kv_shift": True, "num_kv_heads": 2, "head_norm": True, "norm_eps": 1e-3},
+    "all of FoX (Pro)": {
+        "kv_shift": True, "qk_norm": True, "head_norm": True, "output_gate": "elementwise", "norm_eps": 1e-6,
+    },
+    "none of them": {},
+}  # fmt: skip
+EXPENSIVE = (
+    "two processes train one model", "torch.compile needs no graph break",
+    "memory grows with the length, not its square",
+)  # fmt: skip
 OF_MODELS = [
     law
     for law in LAWS
     if law.trial.__module__.rpartition(".")[2] in ("causality", "numerics", "training", "kernel_equivalence")
-    and law.name not in ("two processes train one model", "torch.compile needs no graph break")
+    and law.name not in EXPENSIVE
 ]
 """The laws about what a model computes, without the slowest."""
+
+
+def normed(vector, gain, eps):
+    return vector / (vector.square().mean() + eps).sqrt() * gain
 
 
 def attended(layer, x, keep=None, documents=None, window=None):
@@ -34,6 +47,15 @@ def attended(layer, x, keep=None, documents=None, window=None):
     outs = torch.zeros(batch, length, heads, width, dtype=x.dtype)
     for b in range(batch):
 
+        def projected(rows, j, share, b=b):
+            """The key or value of a token, mixed with that of the token before."""
+            if layer.kv_shift is None:
+                return rows @ x[b, j]
+            alone = j == 0 or (keep is not None and not keep[b, j - 1])
+            alone = alone or (documents is not None and documents[b, j] != documents[b, j - 1])
+            share = 1 / (1 + (-(layer.kv_shift.weight[share] @ x[b, j])).exp())
+            return (0 if alone else share * (rows @ x[b, j - 1])) + (1 - share) * (rows @ x[b, j])
+
         def visible(i, j, b=b):
             kept = keep is None or bool(keep[b, j])
             together = documents is None or documents[b, i] == documents[b, j]
@@ -45,10 +67,17 @@ def attended(layer, x, keep=None, documents=None, window=None):
                 seen = [j for j in range(length) if visible(i, j)]
                 if not seen:
                     continue
-                query = weight_q[h] @ x[b, i]
-                products = [query @ (weight_k[g] @ x[b, j]) / math.sqrt(width) for j in seen]
-                shares = torch.stack(products).softmax(0)
-                out = sum(s * (weight_v[g] @ x[b, j]) for s, j in zip(shares, seen, strict=True))
+                query, keys = weight_q[h] @ x[b, i], [projected(weight_k[g], j, g) for j in seen]
+                if layer.q_norm is not None:
+                    query = normed(query, layer.q_norm.weight, layer.q_norm.eps)
+                    keys = [normed(key, layer.k_norm.weight, layer.k_norm.eps) for key in keys]
+                shares = torch.stack([query @ key / math.sqrt(width) for key in keys]).softmax(0)
+                out = sum(
+                    s * projected(weight_v[g], j, groups + g) for s, j in zip(shares, seen, strict=True)
+                )
+                if layer.head_norm is not None:
+                    gain = layer.head_norm.weight.unflatten(0, (heads, width))[h]
+                    out = normed(out, gain, layer.head_norm.eps)
                 if layer.output_gate is not None:
                     gates = layer.output_gate.weight.unflatten(0, (heads, -1))[h]
                     out = out / (1 + (-(gates @ x[b, i])).exp())
