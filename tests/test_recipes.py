@@ -126,6 +126,10 @@ def test_a_recipe_is_evaluated_from_its_trained_length_to_four_times_that():
         assert min(recipe.evaluate.lengths) == recipe.data.sequence_length, file
 
 
+LAYOUT = ("window", "logit_scale", "qk_norm", "kv_shift", "head_norm", "output_gate")
+"""Keys of `model` besides the encoding in which recipes over one base may differ."""
+
+
 def test_recipes_over_one_base_differ_in_the_encoding_alone():
     groups = {}
     for file in FILES:
@@ -134,7 +138,7 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
         resolved = read_recipe(file).as_dict()
         resolved.pop("name")
         resolved["model"].pop("encoding")
-        layout = str([resolved["model"].pop(key) for key in ("window", "logit_scale")])
+        layout = str([resolved["model"].pop(key) for key in LAYOUT])
         # A recipe that continues another run trains for fewer steps.
         key = base, resolved["model"]["kind"], resolved["init_from"], layout
         groups.setdefault(key, []).append(resolved)

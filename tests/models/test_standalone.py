@@ -42,8 +42,8 @@ def by_hand(model, encoding, tokens, **masks):
 DECODERS = [name for name in registry.encodings.names() if registry.encodings.describe(name).decoder]
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_attention_outside_equals_attention_inside(name, model_of, spec_of, tokens):
+@pytest.mark.parametrize("name", [*DECODERS, "rotated_values", "value_shift"])
+def test_attention_outside_equals_attention_inside(name, plugins, model_of, spec_of, tokens):
     """Plain, with padding on the left, with documents, and token by token with a cache, at any scale."""
     model = model_of(spec_of(name), attention_scale=0.5)
     encoding, row = StandaloneEncoding(model.encoding), tokens(2, 13)

@@ -16,7 +16,10 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.likely_cause import explained, line_of
 from zoo.models.transformer import Transformer
 
-HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", "logits", "weights", "value")
+HOOKS = (
+    "positions", "embed", "read", "values", "rotate", "bias", "bias_table", "score", "logits", "weights",
+    "value", "output",
+)  # fmt: skip
 """In the order of a forward pass."""
 
 Seen = tuple[Encoding, str, Any]
@@ -27,7 +30,7 @@ ALL = slice(None)
 
 TOKEN_AXES = {
     "positions": (-1,), "embed": (-2,), "read": (1,), "rotate": (-2,), "score": (-2, -1), "logits": (-2, -1),
-    "weights": (-2, -1), "value": (-2,),
+    "weights": (-2, -1), "value": (-2,), "values": (-2,), "output": (-2,),
 }  # fmt: skip
 """The axes of tokens, queries and keys in the result of a hook that knows content."""
 
@@ -116,6 +119,9 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
             return _misfit(result, x.shape, "[batch, tokens, width]") or _other_type("vectors", result, x)
         case "read", [x]:
             return _misfit(result, x.shape[:2], "[batch, tokens, ...]", dims=2)
+        case "values" | "output", [given, _]:
+            fault = _misfit(result, given.shape, "[batch, heads, tokens, width]")
+            return fault or _other_type(hook, result, given)
         case "rotate", [q, k, _]:
             if not (isinstance(result, tuple | list) and len(result) == 2):
                 return f"{type(result).__name__}, not queries and keys"

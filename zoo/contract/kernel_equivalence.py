@@ -69,7 +69,7 @@ def _in_layout(subject: Subject, kernel: str, name: str) -> Iterator[tuple[torch
 )
 def kernels_agree(subject: Subject) -> Iterator[Outcome]:
     # By default training on a CPU takes a kernel of the zoo's own, and SDPA is for evaluation.
-    names = [*LAYOUTS, *(SINKS if subject.kind == "decoder" else ())]
+    names = [*LAYOUTS, *(SINKS if subject.takes_sinks else ())]
     for kernel, name in [*(("auto", name) for name in names), ("sdpa", "window and padding")]:
         (model, actual), (exact, expected) = _in_layout(subject, kernel, name)
         yield within(farthest(actual, expected), 2 * EQUAL, f"{kernel}, {name}:")
@@ -171,7 +171,7 @@ def blocks_equal_full(subject: Subject) -> Iterator[Outcome]:
     needs=(PADDED, REPEATS),
 )
 def fused_kernel(subject: Subject) -> Iterator[Outcome]:
-    names = ["window and padding", *(SINKS if subject.kind == "decoder" else ())]
+    names = ["window and padding", *(SINKS if subject.takes_sinks else ())]
     for name in ["plain", *names] if subject.is_default else names:
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
         # no gradients.

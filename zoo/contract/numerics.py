@@ -126,6 +126,10 @@ def _results(
         made["bias"] = encoding.bias_table(context, HEADS)
         made["bias from afar"] = encoding.bias_table(from_afar, HEADS)
     made["score"] = encoding.score(q, k, context)
+    if encoding.uses("values"):
+        made["values"] = encoding.values(k, context)
+    if encoding.uses("output"):
+        made["output"] = encoding.output(q, context)
     made["logits"] = encoding.logits(raw, q, k, context)
     weights = encoding.weights(raw.masked_fill(~context.allowed(), -torch.inf), context)
     made["value"] = encoding.value(weights.to(x.dtype), context)

@@ -93,6 +93,12 @@ class Subject:
     def relative(self) -> bool:
         return all(encoding.relative for encoding in self.encodings)
 
+    @property
+    def takes_sinks(self) -> bool:
+        """Whether its models may have sink tokens: a decoder, and no output depends on positions."""
+        by_position = any(one.uses("output") and one.reads_positions for one in self.encodings)
+        return self.kind == "decoder" and not by_position
+
     def size(self, **changes: Any) -> Size:
         """The size that a single instance is built for."""
         own = {
@@ -109,7 +115,7 @@ class Subject:
 
     def windows(self, window: int) -> list[dict[str, Any]]:
         """Settings of a model: without a window, with one, and in a decoder with sink tokens before it."""
-        sinks = [{"window": window, "sink_tokens": 2}] if self.kind == "decoder" else []
+        sinks = [{"window": window, "sink_tokens": 2}] if self.takes_sinks else []
         return [{}, {"window": window}, *sinks]
 
     def tokens(self, batch: int, length: int) -> Tensor:

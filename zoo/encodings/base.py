@@ -3,7 +3,7 @@
 A positional encoding is a `torch.nn.Module` that overrides the hooks it needs and leaves the others alone.
 The transformer calls all of them and names no encoding. In the order of a forward pass:
 
-    positions -> embed -> read -> rotate -> bias, score -> logits -> weights -> value
+    positions -> embed -> read -> values, rotate -> bias, score -> logits -> weights -> value -> output
 
 Shapes are named by letters: B batch, T queries, S keys, H heads, D head width, E model width. Without a cache
 T = S; while decoding with one the S keys are the T new tokens and all earlier ones.
@@ -213,6 +213,13 @@ class Encoding(nn.Module):
         """
         return None
 
+    def values(self, v: Tensor, context: AttentionContext) -> Tensor:
+        """Values [B,H,S,D] of all keys as projected, to those that attention sums. The width stays.
+
+        `context.previous(v)` has those of the token before. The cache holds the values as projected.
+        """
+        return v
+
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Queries [B,H,T,D] and keys [B,H,S,D], rotated. The width may change."""
         return q, k
@@ -276,6 +283,14 @@ class Encoding(nn.Module):
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
+
+    def output(self, out: Tensor, context: AttentionContext) -> Tensor:
+        """Outputs of the heads [B,H,T,D] to those that are projected together. The width stays.
+
+        Features of the queries are in the rows of `context.features` from `context.query_offset` on. With
+        `reads_positions` the encoding takes no sink tokens, which a query sees from another position.
+        """
+        return out
 
 
 def softmax(logits: Tensor) -> Tensor:

@@ -195,6 +195,25 @@ class AttentionContext:
             parts = [part * (row - back >= begin)[..., None] for back, part in enumerate(parts[::-1])]
         return sum(parts[1:], parts[0])
 
+    def previous(self, x: Tensor, dim: int = -2, before: Tensor | None = None) -> Tensor:
+        """x of the token just before each, in the same sequence or document; 0 where there is none.
+
+        x has the last rows of the keys along `dim`, or all of them; `before` is the row before these.
+        """
+        count = x.shape[dim]
+        start = self.num_keys - count
+        before = torch.zeros_like(x.narrow(dim, 0, 1)) if before is None else before
+        shifted = torch.cat((before, x.narrow(dim, 0, count - 1)), dim)
+        shape = [-1 if at in (0, dim % x.dim()) else 1 for at in range(x.dim())]
+        shape[0] = x.shape[0]
+        if self.keep is not None:
+            padding = ~F.pad(self.keep, (1, 0))[:, start : start + count]
+            shifted = shifted.masked_fill(padding.view(shape), 0.0)
+        if self.documents is not None:
+            row = torch.arange(start, self.num_keys, device=x.device)
+            shifted = shifted.masked_fill((self.documents[:, start:] == row).view(shape), 0.0)
+        return shifted
+
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
         return self.causal and not self.masks_by_sequence and not self._window_bites()

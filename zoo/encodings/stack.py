@@ -312,6 +312,8 @@ class LayerEncodings:
         self.reshaped = self._using("logits")
         self.weighing = self._using("weights")
         self.valued = self._using("value")
+        self.changing_values = self._using("values")
+        self.changing_output = self._using("output")
 
     def _using(self, hook: str) -> list[int]:
         return [i for i, encoding in enumerate(self.encodings) if encoding.uses(hook)]
@@ -340,6 +342,16 @@ class LayerEncodings:
 
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]
+
+    def values(self, v: Tensor, contexts: Sequence[AttentionContext]) -> Tensor:
+        for i in self.changing_values:
+            v = self.encodings[i].values(v, contexts[i])
+        return v
+
+    def output(self, out: Tensor, contexts: Sequence[AttentionContext]) -> Tensor:
+        for i in self.changing_output:
+            out = self.encodings[i].output(out, contexts[i])
+        return out
 
     def rotate(self, q: Tensor, k: Tensor, contexts: Sequence[AttentionContext]) -> tuple[Tensor, Tensor]:
         for i in self.rotating:

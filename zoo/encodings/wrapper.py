@@ -63,7 +63,9 @@ def _of_wrapped(hook: str) -> Callable[..., Any]:
     return call
 
 
-for _hook in ("positions", "embed", "read", "rotate", "bias", "score", "logits", "weights", "value"):
+for _hook in (
+    "positions", "embed", "read", "values", "rotate", "bias", "score", "logits", "weights", "value", "output",
+):  # fmt: skip
     setattr(Wrapper, _hook, _of_wrapped(_hook))
 for _fact in ("max_length", "max_cached_length", "num_positions", "heads_with_positions"):
     setattr(Wrapper, _fact, property(lambda self, fact=_fact: getattr(self.of, fact)))

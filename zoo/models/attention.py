@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.cache import LayerCache
+from zoo.models.cache import LayerCache, Rows
 from zoo.models.kernels import attend, attention_weights
 from zoo.models.logit_scale import LogitScale, logit_scale_of
 from zoo.models.scores import ScoreTerms
@@ -46,6 +47,14 @@ class Attention(nn.Module):
             for heads in (self.num_heads, self.num_kv_heads)
         )
         self.logit_scale = logit_scale_of(config)
+        shares = 2 * self.num_kv_heads
+        self.kv_shift = nn.Linear(config.d_model, shares, bias=False) if config.kv_shift else None
+        norm = HeadNorm(self.num_heads, self.head_dim, config.norm_eps) if config.head_norm else None
+        self.head_norm = norm
+        self.output_gate: nn.Linear | None = None
+        if config.output_gate:
+            width = {"headwise": self.num_heads, "elementwise": columns}[config.output_gate]
+            self.output_gate = nn.Linear(config.d_model, width, bias=False)
 
     def forward(
         self,
@@ -57,7 +66,14 @@ class Attention(nn.Module):
         """`contexts`: one for each encoding of the layer."""
         q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.scale, self.kernel)
-        return self.out(out_BHTD.transpose(1, 2).flatten(2))
+        out_BTHD = layer.output(out_BHTD, scores.contexts).transpose(1, 2)
+        if self.head_norm is not None:
+            out_BTHD = self.head_norm(out_BTHD)
+        if self.output_gate is not None:
+            # Gated attention (Qiu et al. 2025, arXiv:2505.06708), in the place that they call G1.
+            gate_BTHD = self.output_gate(x_BTE).sigmoid().unflatten(-1, (self.num_heads, -1))
+            out_BTHD = out_BTHD * gate_BTHD
+        return self.out(out_BTHD.flatten(2))
 
     def weight_blocks(
         self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
@@ -82,11 +98,36 @@ class Attention(nn.Module):
         """Queries and keys as they are multiplied, values, and the terms added to the products."""
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))
+        if self.kv_shift is not None:
+            q_BTHD, kv_BTND = qkv.tensor_split((self.num_heads,), 2)
+            qkv = torch.cat((q_BTHD, self._shifted(kv_BTND, x_BTE, contexts[0], cache)), 2)
         parts = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 2)
         if self.q_norm is not None and self.k_norm is not None:
             parts = _normed(self.q_norm, parts[0]), _normed(self.k_norm, parts[1]), parts[2]
         q_BHTD, k_BGSD, v_BGSD = (part.transpose(1, 2) for part in parts)
         return encoded(q_BHTD, k_BGSD, v_BGSD, x_BTE, layer, contexts, cache, self.logit_scale)
+
+    def _shifted(
+        self, kv_BTND: Tensor, x_BTE: Tensor, context: AttentionContext, cache: LayerCache | None
+    ) -> Tensor:
+        """Keys and values, N = 2G, mixed with those of the token before (FoX (Pro), arXiv:2503.02130)."""
+        last = None if cache is None else cache.rows.setdefault("last keys and values", Rows(1))
+        before_BTND = context.previous(kv_BTND, 1, None if last is None else last.all())
+        share_BTN1 = self.kv_shift(x_BTE).sigmoid()[..., None]
+        if last is not None:
+            last.replace(kv_BTND[:, -1:])
+        return torch.lerp(kv_BTND, before_BTND, share_BTN1)
+
+
+class HeadNorm(nn.RMSNorm):
+    """Each head divided by its root mean square, times a gain of each channel of each head."""
+
+    def __init__(self, heads: int, width: int, eps: float | None):
+        super().__init__(heads * width, eps)
+
+    def forward(self, x_BTHD: Tensor) -> Tensor:
+        normed_BTHD = F.rms_norm(x_BTHD, x_BTHD.shape[-1:], eps=self.eps)
+        return (normed_BTHD * self.weight.view(x_BTHD.shape[-2:])).to(x_BTHD.dtype)
 
 
 def _normed(norm: nn.RMSNorm, x_BTHD: Tensor) -> Tensor:
@@ -112,7 +153,8 @@ def encoded(
         x_BTE: the source of their projections; None only if no encoding has features.
         contexts: one for each encoding of the layer.
 
-    Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D], the terms.
+    Returns: queries [B,H,T,D] and keys [B,H,S,D] as they are multiplied, values [B,H,S,D] as they are
+        summed, the terms.
     """
     read = layer.read(x_BTE)
     if cache is not None:
@@ -148,6 +190,7 @@ def encoded(
         keys_S1 = sinks.keys[..., None] if sinks.keys.dim() == 1 else sinks.keys[:, None, :, None]
         q_BHTD = torch.cat((q_BHTD, far_BHTD), -1)
         k_BHSD = torch.cat((k_BHSD.masked_fill(keys_S1, 0.0), k_BHSD.masked_fill(~keys_S1, 0.0)), -1)
+    v_BHSD = layer.values(v_BHSD, contexts)
     row_scale = None
     if logit_scale is not None:
         row_scale = logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32), x_BTE)

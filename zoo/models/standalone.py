@@ -173,7 +173,8 @@ class StandaloneEncoding(nn.Module):
         ]
         cache = None if self._cache is None else self._cache.layers[layer]
         q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)
-        return attend(q_BHTD, k_BHSD, v_BHSD, scores, size.scale, self.kernel)
+        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, size.scale, self.kernel)
+        return encodings.output(out_BHTD, scores.contexts)
 
     def bias_table(self, queries: int, keys: int | None = None, layer: int = 0) -> Tensor:
         """The bias of the positions alone in a layer, [H,T,S], to plot; see `EncodingStack.bias_table`."""

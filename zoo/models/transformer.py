@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import EncodingStack, LayerEncodings
+from zoo.errors import InputError
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
 from zoo.models.vocabulary_loss import losses, summed_loss
@@ -162,6 +163,12 @@ class Transformer(nn.Module):
         self.sink_tokens = config.sink_tokens
         size = size_of(config, length)
         self.encoding = EncodingStack(config.encoding, size, seed)
+        for one in (encoding for slot in self.encoding.slots for encoding in slot):
+            if self.sink_tokens and one.uses("output") and one.reads_positions:
+                raise InputError(
+                    f"encoding {one.name!r} changes outputs by the position of the query, which differs "
+                    f"for sink tokens: leave out model.sink_tokens"
+                )
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         scale = config.embedding_scale
         self.token_scale = config.d_model**0.5 if scale == "sqrt_d_model" else scale

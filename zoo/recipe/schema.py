@@ -172,6 +172,16 @@ class ModelConfig(Section):
     qk_norm: Flag | Literal["across_heads"] = False
     """Whether queries and keys are normalised before their product: each head, or all heads of a token
     together (across_heads, as in OLMo 2)."""
+    kv_shift: Flag = False
+    """Whether each key and value is a mean of its token's own and that of the token before, before any norm.
+    The shares are sigmoid(w x) and the rest, with x the input of the layer and w of each key head, for keys
+    and for values."""
+    head_norm: Flag = False
+    """Whether the output of each head of attention is divided by its root mean square, times a gain of each
+    channel, before the output gate."""
+    output_gate: Literal["headwise", "elementwise"] | None = None
+    """Gate of the output of attention: sigmoid(W x), with x the input of the layer, times the output of each
+    head, before their projection. headwise: a number per head; elementwise: one per channel. null: none."""
     logit_scale: Annotated[LogitScale, Affects("weights", after_training=True)] = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n), by s log n with
     s learned for each head and layer (scalable_softmax), by a function of n that each query chooses

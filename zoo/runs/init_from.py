@@ -22,7 +22,7 @@ ENCODING = "model.encoding."
 SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
            "norm_eps", "norm_bias", "norm_position", "first_norm", "embedding_scale", "embedding_norm",
            "activation", "bias", "parallel_residual", "attention_scale", "qk_norm", "tie_embeddings",
-           "head_transform", "unembedding_scale")  # fmt: skip
+           "head_transform", "unembedding_scale", "output_gate", "kv_shift", "head_norm")  # fmt: skip
 """Keys of `model` that decide the weights and their meaning."""
 
 

@@ -44,7 +44,7 @@ def test_the_equations_of_the_paper(causal, values, padded, size_of, agree):
     pos = (keep.long().cumsum(1) - 1).clamp(min=0)
     context = AttentionContext(pos, pos, causal=causal, keep=keep if padded else None)
     got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
-    expected = equations(q, k, v, encoding.keys, encoding.values, causal, keep)
+    expected = equations(q, k, v, encoding.keys, encoding._parameters["values"], causal, keep)
     # The output of a padded query is undefined.
     real = keep[:, None, :, None]
     agree(got * real, expected * real, encoding="shaw", against="formula: equations 3 to 5, by a loop")

@@ -45,10 +45,11 @@ class Shaw(Encoding):
         self.max_distance = max_distance
         rows = 2 * max_distance + 1
         self.keys = nn.Parameter(0.02 * torch.randn(rows, size.head_dim))
-        self.values = nn.Parameter(0.02 * torch.randn(rows, size.head_dim)) if values else None
+        # Checkpoints have it under this name, which is a hook's too: as an attribute torch refuses it.
+        self._parameters["values"] = nn.Parameter(0.02 * torch.randn(rows, size.head_dim)) if values else None
 
     def uses(self, hook: str) -> bool:
-        return super().uses(hook) and (hook != "value" or self.values is not None)
+        return super().uses(hook) and (hook != "value" or self._parameters["values"] is not None)
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
@@ -56,11 +57,12 @@ class Shaw(Encoding):
         return products_BHTR.gather(-1, self._rows(context).expand(*q.shape[:2], -1, -1))
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
-        if self.values is None:
+        table = self._parameters["values"]
+        if table is None:
             return None
         rows_BHTS = self._rows(context).expand_as(weights)
-        by_row_BHTR = weights.new_zeros(*weights.shape[:-1], len(self.values))
-        return by_row_BHTR.scatter_add(-1, rows_BHTS, weights) @ self.values.to(weights.dtype)
+        by_row_BHTR = weights.new_zeros(*weights.shape[:-1], len(table))
+        return by_row_BHTR.scatter_add(-1, rows_BHTS, weights) @ table.to(weights.dtype)
 
     def _rows(self, context: AttentionContext) -> Tensor:
         """The table row for every query and key, [1,1,T,S] or [B,1,T,S]."""

@@ -20,7 +20,7 @@ SLOPE = 0.01
 BLOCK_ELEMENTS = 2**20
 """Most hidden units that are held at a time: 4 MiB, for a processor's cache. The backward pass recomputes
 them."""
-REFUSED = ("embed", "read", "rotate", "score", "logits", "weights", "value")
+REFUSED = ("embed", "read", "values", "rotate", "score", "logits", "weights", "value", "output")
 
 
 @register("dape")

@@ -27,9 +27,9 @@ class FoX(Encoding):
             `[path, fox]` adds the gates as they are.
 
     w is drawn from N(0, 0.02). The gates and their sums are computed in float32. Order is known from the
-    gates alone: positions are not read. The paper's output gate, norms and shift of keys and values belong
-    to its block and are not part of this. Checked against `x_transformers` (DataDependentAlibi), a loop over
-    the formula, with constant gates ALiBi and, `scaled` with `path`, a loop over PaTH-FoX.
+    gates alone: positions are not read. The paper's output gate, norms and shift of keys and values are keys
+    of the model: see `recipes/fox_pro_wikitext2.yaml`. Checked against `x_transformers` (DataDependentAlibi),
+    a loop over the formula, with constant gates ALiBi and, `scaled` with `path`, a loop over PaTH-FoX.
     """
 
     formula = r"b_{ij} = \sum_{t=j+1}^{i} \ln f_t,\qquad f_t = \sigma(w_h \cdot x_t + c_h)"

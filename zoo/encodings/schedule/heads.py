@@ -105,6 +105,9 @@ class Heads(Encoding):
         flat = [read.reshape(*read.shape[:2], -1) for read in features if read is not None]
         return torch.cat(flat, -1) if flat else None
 
+    def values(self, v: Tensor, context: AttentionContext) -> Tensor:
+        return torch.cat(self._each("values", context, v, unused=lambda v: v), 1)
+
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         turned = self._each("rotate", context, q, k, unused=lambda q, k: (q, k))
         # Zeros change no product.
@@ -151,6 +154,9 @@ class Heads(Encoding):
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         return self._joined(self._each("value", context, weights))
+
+    def output(self, out: Tensor, context: AttentionContext) -> Tensor:
+        return torch.cat(self._each("output", context, out, unused=lambda out: out), 1)
 
     def _each(
         self,
