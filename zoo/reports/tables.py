@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,6 +23,7 @@ from zoo.comparison.formatting import (
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.figures.curves import interactive_curves
+from zoo.figures.training import read_logged, training_curves
 from zoo.reports.page import Code, Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
@@ -34,13 +36,12 @@ RANK = (
 )
 
 
-def report_page(report: Report, more: Sequence[PageSection] = (), svg: bytes | None = None) -> str:
+def report_page(report: Report, svg: bytes | None = None) -> str:
     """The HTML document of a report.
 
     Args:
-        more: sections before the caveats.
-        svg: the picture of all curves, in place of interactive figures, whose script has 4.8 MB; empty for
-            none.
+        svg: the picture of all curves, in place of interactive figures and of the training, whose script has
+            4.8 MB; empty for none.
     """
     opening: list[Part] = [*warning(report), *([about_text(report)] if report.about else [])]
     opening += ["Verdict:", report.verdict] if report.verdict else []
@@ -51,11 +52,23 @@ def report_page(report: Report, more: Sequence[PageSection] = (), svg: bytes | N
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
         sections.append(PageSection(panel_title(panel), own))
     sections += [PageSection("Costs", [one]) for one in costs_table(report)]
-    sections += [PageSection("Tuning", [one]) for one in tuning_table(report)] + [*more]
+    sections += [PageSection("Tuning", [one]) for one in tuning_table(report)]
+    if svg is None and (figure := training_curves(_logged(report))):
+        sections.append(PageSection("Training", [figure]))
     end = ["This page was made by:", Code(report.command)] if report.command else []
     if end := end + caveats(report):
         sections.append(PageSection("How to reproduce" if report.command else "Caveats", end))
     return page(f"{'Not comparable: ' if report.differences else ''}{report.title}", sections)
+
+
+def _logged(report: Report) -> dict[str, tuple[str, pd.DataFrame]]:
+    """The label and the log of each run; of a stored run the validation losses."""
+    found = {}
+    for path, run in report.results.runs.items():
+        validation = pd.Series(run.validation, dtype=float).rename_axis("step").to_frame("val/loss")
+        logged = read_logged(Path(path))
+        found[path] = run.label, validation if logged.empty else logged
+    return found
 
 
 def about_text(report: Report) -> str:
