@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
-from zoo.comparison.formatting import kind_text, quoted
+from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.run_info import RunInfo
 from zoo.comparison.runs import SPEED
@@ -47,7 +47,7 @@ def _at_the_edge(run: RunInfo) -> Iterator[str]:
         value, numbers = chosen.get(key), sorted(one for one in values if type(one) in (int, float))
         if value in (*numbers[:1], *numbers[-1:]):
             yield (
-                f"recipe {key} of {quoted(run.label)}: {value_as_text(value)} is the edge of the grid "
+                f"recipe {key} of {run.label}: {value_as_text(value)} is the edge of the grid "
                 f"{values}, and a better value may lie beyond it: extend the grid"
             )
 

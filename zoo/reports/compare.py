@@ -62,8 +62,7 @@ def compare(
         report = replace(report, command=f"{report.command} --latex")
     print(console(report, terminal_width()), flush=True)
     written = write_report(report, out, panels, with_latex)
-    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
-    print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)
+    print(f"\ntables, plots and page: {', '.join(map(str, written))}", flush=True)
     return report
 
 

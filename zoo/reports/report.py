@@ -1,4 +1,4 @@
-"""A report on one run or on several: results, summary, caveats and verdict. Every output is made from it."""
+"""A report on one run or on several: results, summary, costs and caveats. Every output is made from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
-from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
@@ -51,7 +50,6 @@ class Report:
         differences: why the runs are not comparable; empty if they are.
         about: names and values that all runs share.
         command: the command that makes the report again.
-        verdict: the items of a list (`zoo.comparison.findings.verdict`).
         subject: encoding, or model.
     """
 
@@ -61,7 +59,6 @@ class Report:
     costs: pd.DataFrame
     about: Mapping[str, str]
     caveats: tuple[str, ...] = ()
-    verdict: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     command: str = ""
     subject: str = "encoding"
@@ -152,7 +149,6 @@ def report_on(
         title = f"{table['encoding'].nunique()} models on {named}: bits per byte of the same documents"
         return Report(
             title, results, table, costs(results, table), about, tuple(found),
-            verdict(table, subject="model"),
             command=command(*words), subject="model",
         )  # fmt: skip
     refused = differences(runs)
@@ -172,7 +168,7 @@ def report_on(
     title = f"{count} encoding{'s' * (count > 1)}" + (f" on {data}" if data not in (VARIES, UNKNOWN) else "")
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
-        costs(results, table), about_runs(runs), tuple(found), verdict(table, refused=len(refused)),
+        costs(results, table), about_runs(runs), tuple(found),
         tuple(map(str, refused)), command(*words),
     )  # fmt: skip
 
@@ -218,7 +214,6 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         f"{name or ', '.join(names)} by length", results, table,
         costs(results, table if run.card else table[:0]), about_runs(runs),
         (*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
-        verdict(table) if table["encoding"].nunique() > 1 else (),
     )  # fmt: skip
 
 

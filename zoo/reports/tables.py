@@ -9,24 +9,27 @@ from typing import Any
 
 import pandas as pd
 
+from zoo.comparison.findings import findings, limits
 from zoo.comparison.formatting import (
     DASH,
     count_text,
     display_name,
     number,
     panel_title,
-    quoted,
     signed,
     superscript,
     text_path,
 )
 from zoo.comparison.frame import MEASURES
+from zoo.comparison.paired import Difference
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.figures.curves import interactive_curves
 from zoo.figures.training import read_logged, training_curves
 from zoo.reports.page import Code, Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
+NAMED = 3
+"""Up to so many encodings are named in a cell of the verdict; of more the nearest, and the number."""
 MOST = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 COSTS = {"tokens_per_second": ("tokens/s", count_text), "peak_memory_mb": ("peak memory (MiB)", count_text)}
@@ -44,7 +47,7 @@ def report_page(report: Report, svg: bytes | None = None) -> str:
             4.8 MB; empty for none.
     """
     opening: list[Part] = [*warning(report), *([about_text(report)] if report.about else [])]
-    opening += ["Verdict:", report.verdict] if report.verdict else []
+    opening += verdict(report)
     opening += [Picture(svg, f"{report.title}: curves")] if svg else []
     sections, labels = [PageSection("", opening)], report.summary["encoding"].unique()
     for panel in report.panels:
@@ -84,8 +87,38 @@ def caveats(report: Report) -> list[Part]:
     return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
 
 
+def verdict(report: Report) -> list[Table]:
+    """The best encoding at the trained length and at the one that decides the order, the nearest others with
+    their differences, and the limits; none where curves are not comparable, or not two were measured."""
+    panel = report.summary[report.summary["panel"] == 0]
+    if report.differences or panel["encoding"].nunique() < 2:
+        return []
+    found = findings(panel)
+    rows = [
+        ("best", *(one.leader or DASH for one in found)),
+        ("tied with", *(_nearest(one.tied_with) for one in found)),
+        ("ahead of", *(_nearest(one.ahead_of) for one in found)),
+    ]
+    if any(one.absent for one in found):
+        rows.append(("without a value", *(_nearest(dict.fromkeys(one.absent)) for one in found)))
+    header = [f"{one.length} tokens{' (trained)' * one.is_trained}" for one in found]
+    by = " under ".join(dict.fromkeys((display_name(panel["measure"].iloc[0]), panel_title(panel))))
+    notes = ["; ".join(limits(panel, report.subject))]
+    return [Table(("", *header), rows, f"Verdict by {by}", notes=notes)]
+
+
+def _nearest(others: dict[str, Difference | None]) -> str:
+    texts = [f"{label} {_apart(one)}" if one else label for label, one in others.items()]
+    return ", ".join([*texts[:NAMED], *[f"{len(texts) - NAMED} more"] * (len(texts) > NAMED)]) or DASH
+
+
+def _apart(one: Difference) -> str:
+    """`+0.037 (+0.036 to +0.038)`."""
+    return f"{signed(one.value)} ({signed(one.low)} to {signed(one.high)})"
+
+
 def tables(report: Report) -> list[Table]:
-    """The tables of each panel, one of the costs, and one of the choice from a grid."""
+    """The tables of each protocol, one of the costs, and one of the choice from a grid."""
     made = [table for panel in report.panels for table in panel_tables(panel, report.subject)]
     return [*made, *costs_table(report), *tuning_table(report)]
 
@@ -184,7 +217,7 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
             return "reference" if row.encoding == reference else DASH
         if math.isnan(low):
             return signed(value) + notes.mark(f"no interval: {row.no_interval}")
-        return f"{signed(value)} ({signed(low)} to {signed(high)}){' tied' if low <= 0 <= high else ''}"
+        return _apart(Difference(value, low, high)) + " tied" * (low <= 0 <= high)
 
     cells, shared = _cells(panel, cell), _shared(every)
     for length in dict.fromkeys(lengths_of(every)):
@@ -193,7 +226,7 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
         cells[f"rank at {length}"] = [
             DASH if math.isnan(one) else f"{int(one)}{'=' * same}" for one, same in ranks
         ]
-    about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
+    about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than the reference"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
     title = f"{panel_title(panel)}: difference to {reference}"

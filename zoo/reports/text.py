@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from zoo.comparison.formatting import SUPERSCRIPTS
 from zoo.reports.page import Table
 from zoo.reports.report import Report
-from zoo.reports.tables import about_text, caveats, tables, warning
+from zoo.reports.tables import about_text, caveats, tables, verdict, warning
 
 INTERVAL = re.compile(r" (\([^()]*\d\))")
 LATEX = {
@@ -28,7 +28,7 @@ def terminal_width() -> int | None:
 
 
 def console(report: Report, width: int | None = None) -> str:
-    """The report without its verdict.
+    """The report, its verdict last.
 
     Args:
         width: of the terminal; a wider table is printed without intervals, and says so.
@@ -36,6 +36,7 @@ def console(report: Report, width: int | None = None) -> str:
     shown = [report.title, *("\n  ".join([f"{one.text}:", *one.reasons]) for one in warning(report))]
     shown += [_table_text(table, width) for table in tables(report)]
     shown += ["\n- ".join([f"{one.summary}:", *report.caveats]) for one in caveats(report)]
+    shown += [_table_text(table, width) for table in verdict(report)]
     return "\n\n".join(shown)
 
 
@@ -62,7 +63,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     shown += [f"![{name}]({name})" for name in pictures]
     explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
     shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
-    shown += ["## Verdict", _items(report.verdict)] if report.verdict else []
+    shown += map(_table_markdown, verdict(report))
     for one in warning(report):
         shown.append("\n> - ".join([f"> **{_plain(one.text)}**", *map(_plain, one.reasons)]))
     shown += map(_table_markdown, tables(report))
