@@ -241,9 +241,9 @@ def test_forced_runs_that_differ_never_share_a_curve(write_run):
 def test_a_seed_that_is_there_twice_is_forced_into_curves_of_their_own(write_run):
     runs = [write_run("a"), write_run("b"), write_run("c", seed=1)]
     assert runs_of(panel_of(runs, force=True)) == {
-        "alibi run=runs/a": ["runs/a"],
-        "alibi run=runs/b": ["runs/b"],
-        "alibi": ["runs/c"],
+        "alibi (runs/a)": ["runs/a"],
+        "alibi (runs/b)": ["runs/b"],
+        "alibi (runs/c)": ["runs/c"],
     }
 
 
