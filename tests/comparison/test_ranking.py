@@ -185,7 +185,7 @@ def test_ties_share_a_rank(run_of_examples):
             ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
             assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
     (shown,) = verdict(report)
-    best, tied, ahead = (row[1] for row in shown.rows)
+    best, tied, ahead = shown.cells.iloc[:3, 0]
     assert best == "alibi" and tied.startswith("rope -0.010 (-0.0") and ahead.startswith("t5 -0.400 (")
     assert ", none -0.410 (" in ahead and ", learned -0.900 (" in ahead
     table = markdown(report).split("difference to alibi")[1].split("\n\n")[1]

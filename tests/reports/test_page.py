@@ -1,11 +1,13 @@
 """A page opens from disk with everything inside."""
 
+import pandas as pd
+
 from zoo.reports.page import Code, Folded, PageSection, Picture, Table, Warned, page
 
 
 def test_every_text_is_escaped():
     bad = "<script>alert(1)</script>"
-    table = Table((bad, bad), ((bad, bad),), bad, frozenset({(0, 0)}), (bad,))
+    table = Table(pd.DataFrame({bad: {bad: bad}}).rename_axis(bad, axis=1), bad, frozenset({(0, 0)}), (bad,))
     folded = Folded(bad, (bad,))
     parts = (bad, table, Picture(b"<svg/>", bad), Code(bad), folded, Warned(bad, (bad,)), [bad])
     html = page(bad, [PageSection(bad, parts)])

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 if TYPE_CHECKING:
+    import pandas as pd
     from plotly.graph_objects import Figure
 
 GENERATOR = "positional-encoding-zoo"
@@ -24,11 +25,10 @@ GENERATOR = "positional-encoding-zoo"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; the first cell of each row is its name. `bold` has the (row, column) of the best values,
-    `notes` the lines below the table."""
+    """Texts; the name of the columns is the head of the index. `bold` has the (row, column) of the best
+    values, `notes` the lines below the table."""
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    cells: pd.DataFrame
     caption: str = ""
     bold: frozenset[tuple[int, int]] = frozenset()
     notes: Sequence[str] = ()

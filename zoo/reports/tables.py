@@ -93,18 +93,18 @@ def verdict(report: Report) -> list[Table]:
     panel = report.summary[report.summary["panel"] == 0]
     if report.differences or panel["encoding"].nunique() < 2:
         return []
-    found = findings(panel)
-    rows = [
-        ("best", *(one.leader or DASH for one in found)),
-        ("tied with", *(_nearest(one.tied_with) for one in found)),
-        ("ahead of", *(_nearest(one.ahead_of) for one in found)),
-    ]
-    if any(one.absent for one in found):
-        rows.append(("without a value", *(_nearest(dict.fromkeys(one.absent)) for one in found)))
-    header = [f"{one.length} tokens{' (trained)' * one.is_trained}" for one in found]
+    columns = {
+        f"{one.length} tokens{' (trained)' * one.is_trained}": {
+            "best": one.leader or DASH,
+            "tied with": _nearest(one.tied_with),
+            "ahead of": _nearest(one.ahead_of),
+            "without a value": _nearest(dict.fromkeys(one.absent)),
+        }
+        for one in findings(panel)
+    }
     by = " under ".join(dict.fromkeys((display_name(panel["measure"].iloc[0]), panel_title(panel))))
-    notes = ["; ".join(limits(panel, report.subject))]
-    return [Table(("", *header), rows, f"Verdict by {by}", notes=notes)]
+    cells = pd.DataFrame(columns).rename_axis("", axis="columns")
+    return [Table(cells, f"Verdict by {by}", notes=["; ".join(limits(panel, report.subject))])]
 
 
 def _nearest(others: dict[str, Difference | None]) -> str:
@@ -147,7 +147,7 @@ class _Notes(dict):
         return ("; ".join(filter(None, about)), *notes)
 
 
-def _cells(panel: pd.DataFrame, cell: Callable[[Any], str]) -> pd.DataFrame:
+def _cells(panel: pd.DataFrame, subject: str, cell: Callable[[Any], str]) -> pd.DataFrame:
     """Texts by encoding and length, in the order of the panel."""
     texts = panel.assign(text=[cell(row) for row in panel.itertuples()])
     table = texts.pivot(index="encoding", columns="length", values="text").loc[panel["encoding"].unique()]
@@ -155,11 +155,8 @@ def _cells(panel: pd.DataFrame, cell: Callable[[Any], str]) -> pd.DataFrame:
     if trained.nunique() > 1:
         table.index = [f"{label}, trained at {length}" for label, length in trained.items()]
     only = trained.iloc[0] if trained.nunique() == 1 else None
-    return table.rename(columns=lambda length: f"{length} (trained)" if length == only else str(length))
-
-
-def _table(subject: str, cells: pd.DataFrame, *about: Any) -> Table:
-    return Table((subject, *cells), [(label, *row) for label, *row in cells.itertuples()], *about)
+    table.columns = [f"{length} (trained)" if length == only else str(length) for length in table]
+    return table.rename_axis(index=None, columns=subject)
 
 
 def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
@@ -170,7 +167,7 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
         ends = "" if math.isnan(row.low) else f" ({number(row.low)}–{number(row.high)})"
         return f"{number(row.mean)}{ends}{notes.mark(row.note)}"
 
-    cells = _cells(panel, cell)
+    cells = _cells(panel, subject, cell)
     about = [
         f"{measure}, {'lower' if first['lower_is_better'] else 'higher'} is better",
         spread_text(panel),
@@ -197,7 +194,7 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
     best = panel[(panel["rank"] == 1) & ~_shared(panel)]
     bold = frozenset((places[0](row.encoding), places[1](row.length)) for row in best.itertuples())
     title = f"{panel_title(panel)}: {measure} by {first['axis']} in tokens"
-    return _table(subject, cells, title, bold, notes.lines(about))
+    return Table(cells, title, bold, notes.lines(about))
 
 
 def _effective_length(row: Any) -> str:
@@ -219,7 +216,7 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
             return signed(value) + notes.mark(f"no interval: {row.no_interval}")
         return _apart(Difference(value, low, high)) + " tied" * (low <= 0 <= high)
 
-    cells, shared = _cells(panel, cell), _shared(every)
+    cells, shared = _cells(panel, subject, cell), _shared(every)
     for length in dict.fromkeys(lengths_of(every)):
         at = every["length"] == length
         ranks = zip(every.loc[at, "rank"], shared[at], strict=True)
@@ -230,7 +227,7 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
     title = f"{panel_title(panel)}: difference to {reference}"
-    return _table(subject, cells, title, frozenset(), notes.lines([*about, RANK.format(subject)]))
+    return Table(cells, title, notes=notes.lines([*about, RANK.format(subject)]))
 
 
 def costs_table(report: Report) -> list[Table]:
@@ -245,23 +242,17 @@ def costs_table(report: Report) -> list[Table]:
         "evaluation_tokens_per_second": f"evaluation tokens/s{at}",
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
-    cells, notes = report.costs[[*columns]].rename(columns=columns).map(count_text), _Notes()
+    cells = report.costs[[*columns]].rename(columns=columns).map(count_text)
     about = ["each run was timed at a moment of its own, under the load of its machine then"]
-    works = {"training": "trained", "evaluation": "evaluated"}
-    everywhere = {*report.costs["training_machine"], *report.costs["evaluation_machine"]}
-    if len(everywhere) == 1:
-        about.append(f"trained and evaluated on {everywhere.pop()}")
-        works = {}
-    for work, did in works.items():
+    for work in ("training", "evaluation"):
         machines = report.costs[f"{work}_machine"]
-        marks = [one and f"{did} on {one}" for one in machines]
         if machines.nunique() == 1:
-            about.append(next(filter(None, marks)))
-        else:
-            cells[columns[f"{work}_tokens_per_second"]] += [*map(notes.mark, marks)]
+            about.append(f"{work} on {machines.dropna().iloc[0]}")
+        elif machines.notna().any():
+            cells[f"{work} on"] = machines.fillna(DASH)
     if at:
         about.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
-    return [_table(report.subject, cells, "Costs", frozenset(), notes.lines(about))]
+    return [Table(cells.rename_axis(report.subject, axis="columns"), "Costs", notes=["; ".join(about)])]
 
 
 def tuning_table(report: Report) -> list[Table]:
@@ -269,24 +260,21 @@ def tuning_table(report: Report) -> list[Table]:
     tuned = report.tuned
     if not tuned:
         return []
-    losses = {label: one.get("losses", {}) for label, one in tuned.items()}
-    points = [*dict.fromkeys(point for own in losses.values() for point in own)]
-    rows, bold = [], set()
-    for row, (label, one) in enumerate(tuned.items()):
-        chosen = " ".join(one["chosen"])
-        rows.append((label, chosen, *(_losses(losses[label].get(point, {})) for point in points)))
-        bold |= {(row, 1 + at) for at, point in enumerate(points) if point == chosen}
+    losses = pd.DataFrame({label: one.get("losses", {}) for label, one in tuned.items()}, dtype=object).T
+    cells = losses.map(_losses).rename_axis(report.subject, axis="columns")
+    chosen = [" ".join(one["chosen"]) for one in tuned.values()]
+    bold = {(row, 1 + [*cells].index(one)) for row, one in enumerate(chosen) if one in cells}
+    cells.insert(0, "chosen", chosen)
     about = ", ".join(dict.fromkeys(one["by"] for one in tuned.values()))
     note = f"{about}, lower is better: the mean, and in brackets each seed; {DASH}: a run failed or diverged"
-    return [Table((report.subject, "chosen", *points), rows, "Tuning", frozenset(bold), [note])]
+    return [Table(cells, "Tuning", frozenset(bold), [note])]
 
 
-def _losses(by_seed: dict[str, float | None]) -> str:
-    values = [math.nan if one is None else one for one in by_seed.values()]
-    if not values or math.isnan(mean := sum(values) / len(values)):
-        return DASH
-    seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in by_seed.items())
-    return f"{number(mean)} ({seeds})"
+def _losses(by_seed: dict[str, float | None] | float) -> str:
+    """The mean loss of a point of the grid and that of each seed; NaN for a point that was not trained."""
+    values = pd.Series(by_seed, dtype=float)
+    seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in values.items())
+    return f"{number(values.mean())} ({seeds})" if values.notna().all() and len(values) else DASH
 
 
 def _shared(panel: pd.DataFrame) -> pd.Series:

@@ -41,20 +41,11 @@ def console(report: Report, width: int | None = None) -> str:
 
 
 def _table_text(table: Table, width: int | None) -> str:
-    rows, notes = [table.header, *table.rows], [*table.notes]
-    if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
-        rows = [[name, *(INTERVAL.sub("", cell) for cell in cells)] for name, *cells in rows]
+    text, notes = table.cells.to_string(), [*table.notes]
+    if width is not None and text.find("\n") > width:
+        text = table.cells.replace(INTERVAL, "", regex=True).to_string()
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
-    widths = _widths(rows)
-    lines = [
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
-        for name, *cells in rows
-    ]
-    return "\n".join([table.caption, *lines, *notes])
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join([table.caption, text, *notes])
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
@@ -78,8 +69,9 @@ def _items(texts: Iterable[str]) -> str:
 
 
 def _table_markdown(table: Table) -> str:
-    lines = [_line(map(_plain, table.header)), _line(["---", *["---:"] * (len(table.header) - 1)])]
-    for index, (name, *cells) in enumerate(table.rows):
+    header = [table.cells.columns.name, *table.cells]
+    lines = [_line(map(_plain, header)), _line(["---", *["---:"] * len(table.cells.columns)])]
+    for index, (name, *cells) in enumerate(table.cells.itertuples()):
         best = [f"**{cell}**" if (index, at) in table.bold else _plain(cell) for at, cell in enumerate(cells)]
         lines.append(_line([_plain(name), *best]))
     below = "\n".join(f"{_plain(line)}  " for line in table.notes)  # two blanks break a line
@@ -102,20 +94,18 @@ def latex(report: Report) -> str:
 
 
 def _table_latex(table: Table) -> str:
-    rows = [[*map(_tex, row)] for row in table.rows]
+    cells = table.cells.rename_axis(_tex(table.cells.columns.name), axis="columns")
+    style = cells.style.format(_tex).format_index(_tex).format_index(_tex, axis="columns")
     for row, column in table.bold:
-        value, interval, rest = rows[row][column + 1].partition(r" {\scriptsize")
-        rows[row][column + 1] = rf"\textbf{{{value}}}{interval}{rest}"
-    header, *lines = (" & ".join(cells) + r" \\" for cells in ([*map(_tex, table.header)], *rows))
+        style.set_properties((cells.index[row], cells.columns[column]), textbf="--rwrap")
+    body = style.to_latex(column_format="l" + "r" * len(cells.columns), hrules=True).strip()
     return "\n".join([
         "", r"\begin{table}", r"\centering", rf"\caption{{{_tex(table.caption)}}}",
-        rf"\resizebox{{\linewidth}}{{!}}{{\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
-        r"\toprule", header, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\resizebox{{\linewidth}}{{!}}{{{body}}}",
         *(rf"\par{{\footnotesize {_tex(note)}}}" for note in table.notes if note), r"\end{table}", "",
     ])  # fmt: skip
 
 
 def _tex(text: str) -> str:
-    """Text with its special characters escaped, intervals in small type and minus signs."""
-    escaped = "".join(LATEX.get(one, one) for one in text)
-    return INTERVAL.sub(r" {\\scriptsize \1}", re.sub(r"(?<![\w.-])-(?=\d)", r"$-$", escaped))
+    """Text with its special characters escaped, and minus signs."""
+    return re.sub(r"(?<![\w.-])-(?=\d)", r"$-$", "".join(LATEX.get(one, one) for one in text))
