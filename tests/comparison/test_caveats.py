@@ -75,14 +75,6 @@ def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
     )
 
 
-def test_encodings_that_lack_a_protocol_are_reported(write_run, row_of, caveats_of):
-    def sliding(recipe):
-        return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
-
-    runs = [write_run("a", rows=sliding), write_run("b", "rope"), write_run("c", "none", rows=sliding)]
-    assert caveats_of(*runs) == ("not evaluated by sliding (stride 0.25): rope",)
-
-
 def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, n, 1.5, seen_in_training=float(n == 16)) for n in (16, 32)]

@@ -5,11 +5,8 @@ import io
 import json
 import re
 
-import numpy as np
 import pytest
-from known_units import HARD, TOKENS
 
-from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.report import build
 from zoo.reports.tables import costs_table, report_page
 from zoo.reports.text import console, latex, markdown
@@ -24,35 +21,6 @@ def cells(text, title):
 
 def rows_of(report):
     return [*csv.DictReader(io.StringIO(report.table.to_csv(index=False)))]
-
-
-@pytest.fixture
-def matrix(write_run):
-    """Two encodings of three seeds and one of a single one; their values [seed, length]."""
-    rng = np.random.default_rng(0)
-    values = {
-        "alibi": rng.uniform(1, 3, (3, 2)),
-        "rope": rng.uniform(1, 3, (3, 2)),
-        "none": np.array([[9.0, 1.1]]),
-    }
-    runs = [
-        write_run(f"{encoding}_{seed}", encoding, seed, {16: row[0], 32: row[1]})
-        for encoding, of_seeds in values.items()
-        for seed, row in enumerate(of_seeds.tolist())
-    ]
-    return runs, values
-
-
-def test_a_cell_is_the_mean_and_the_spread(matrix):
-    runs, values = matrix
-    header, *rows = cells(markdown(build(runs)), "nonoverlapping")
-    assert header == ["encoding", "16 (trained)", "32"]
-    for label, *shown in rows:
-        for column, cell in enumerate(shown):
-            # One kind for all: over documents, since one encoding has a single seed.
-            mean = values[label][:, column].mean()
-            low, high = interval_of_ratio(mean * np.array(TOKENS) * HARD, np.array(TOKENS))
-            assert cell.replace("*", "") == f"{mean:.3f} ({low:.3f}–{high:.3f})"
 
 
 def test_a_forced_comparison_is_marked(write_run):

@@ -92,32 +92,6 @@ def test_the_tables_of_a_comparison(report):
     assert markdown_tables(markdown(report)) == COMPARISON
 
 
-def test_the_rows_of_a_comparison(report):
-    rows = [*csv.DictReader(io.StringIO(report.table.to_csv(index=False)))]
-    found = {
-        (row["encoding"], row["protocol"], row["length"]): [
-            float(row[key]) if row[key] else None
-            for key in (
-                "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high",
-                "seeds", "measured", "evaluation_tokens_per_second",
-            )
-        ]
-        for row in rows
-    }  # fmt: skip
-    assert len(found) == len(rows) == 11
-    assert found["rope", "nonoverlapping", "32"] == pytest.approx(
-        [1.9821126069, 0.0129583693, 1.9208106268, 2.0434145868, 2, 0.4677968894, 0.4533290561, 0.4822647230,
-         2, 2, 1032]
-    )  # fmt: skip
-    assert found["rope", "nonoverlapping", "64"][:5] == pytest.approx(
-        [2, None, 1.9381448061, 2.0618551939, 1]
-    )
-    assert found["learned", "nonoverlapping", "32"] == [*[None] * 8, 1, 0, None]
-    assert {row["note"] for row in rows} == {
-        "", "seed 0: not evaluated", "the encoding ends at 16 tokens", "not evaluated",
-    }  # fmt: skip
-
-
 RUN = [
     *(text_row(n, v) for n, v in ((32, 1.75), (64, 1.5), (128, None))),
     text_row(256, note="the encoding ends at 128 tokens"),

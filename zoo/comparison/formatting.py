@@ -76,8 +76,3 @@ def text_path(panel: pd.DataFrame) -> str:
     """The path of the text of a panel, where its title has the last part alone; else empty."""
     path = json.loads(panel.iloc[0]["parameters"]).get("data", "")
     return path if PurePath(path).name not in ("", path) else ""
-
-
-def superscript(number_of_note: int) -> str:
-    """The mark of a footnote."""
-    return str(number_of_note).translate(SUPERSCRIPTS)

@@ -20,7 +20,7 @@ class Comparison(Report):
         """Write the files of `zoo compare --out FOLDER`. Returns their paths.
 
         Raises:
-            InputError: the folder holds other files, or cannot be written.
+            InputError: the folder holds other files.
         """
         return write_report(self, Path(folder))
 

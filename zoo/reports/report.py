@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -97,30 +98,9 @@ _TUNED = {
 }
 
 
-def build(
-    paths: Sequence[Path],
-    protocols: Sequence[str] | None = None,
-    lengths: Sequence[int] | None = None,
-    force: bool = False,
-    out: Path = OUT,
-    reference: str | None = None,
-    models: bool = False,
-) -> Report:
-    """The report that compares runs.
-
-    Args:
-        paths: run folders.
-        protocols: names; by default all by which one of the runs was evaluated.
-        lengths: in tokens; by default all at which one was.
-        force: compare runs that are not comparable, and mark it on every output.
-        out: the folder in the report's command.
-        reference: the label of the curve for differences; by default the best at the trained length.
-        models: compare them as models, which may differ in anything (`zoo.comparison.models`).
-
-    Raises:
-        InputError: runs that cannot be read, were not evaluated or are not comparable.
-    """
-    return report_on(read_runs(paths), protocols, lengths, force, out, reference, models, paths)
+def build(paths: Sequence[Path], *how: Any, **more: Any) -> Report:
+    """The report on run folders: arguments as of `report_on`."""
+    return report_on(read_runs(paths), *how, paths=paths, **more)
 
 
 def report_on(
@@ -133,7 +113,20 @@ def report_on(
     models: bool = False,
     paths: Sequence[Path] = (),
 ) -> Report:
-    """As `build`, of runs that were read already; `paths` are those in the report's command."""
+    """The report that compares runs.
+
+    Args:
+        protocols: names; by default all by which one of the runs was evaluated.
+        lengths: in tokens; by default all at which one was.
+        force: compare runs that are not comparable, and mark it on every output.
+        out: the folder in the report's command.
+        reference: the label of the curve for differences; by default the best at the trained length.
+        models: compare them as models, which may differ in anything (`zoo.comparison.models`).
+        paths: the paths in the report's command.
+
+    Raises:
+        InputError: runs that were not evaluated or are not comparable.
+    """
     runs = chosen(runs, protocols, lengths)
     paths = paths or [Path(run.path) for run in runs]
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
@@ -161,7 +154,7 @@ def report_on(
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
     found = caveats.of_runs(runs) + caveats.of_rows(results) + caveats.of_seeds(results)
-    found += caveats.of_missing(table) + caveats.of_unmeasured(results, table)
+    found += caveats.of_unmeasured(results, table)
     found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     count = table["encoding"].nunique()
     length = common(run.recipe["data"]["sequence_length"] for run in runs)
@@ -197,9 +190,9 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         run = run_info(folder)
     except InputError:  # a checkpoint without its run
         run = RunInfo(str(folder), {}, {})
-    same: dict[tuple[str, str, int, str], list[Measurement]] = {}
+    same: dict[tuple[str, str, int, str], list[Measurement]] = defaultdict(list)
     for one in measurements:
-        same.setdefault((one.encoding, one.checkpoint, one.seed, one.change), []).append(one)
+        same[one.encoding, one.checkpoint, one.seed, one.change].append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
     runs, series = [], []
     for (encoding, checkpoint, seed, _), own in same.items():
@@ -208,8 +201,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         runs.append(replace(run, path=shortest(folder), measurements=tuple(own), **changes))
         series.append(Series(label, (runs[-1],), own[0].changed))
     results = Results.of(unique(series))
-    table = summary(results)
-    names = sorted({one.run for own in same.values() for one in own})
+    table, names = summary(results), sorted({own[0].run for own in same.values()})
     return Report(
         f"{name or ', '.join(names)} by length", results, table,
         costs(results, table if run.card else table[:0]), about_runs(runs),

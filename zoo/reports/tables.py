@@ -12,12 +12,12 @@ import pandas as pd
 from zoo.comparison.findings import findings, limits
 from zoo.comparison.formatting import (
     DASH,
+    SUPERSCRIPTS,
     count_text,
     display_name,
     number,
     panel_title,
     signed,
-    superscript,
     text_path,
 )
 from zoo.comparison.frame import MEASURES
@@ -129,6 +129,7 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
     lengths = sorted(panel["length"].unique().tolist())
     # The longest, the trained ones, and others evenly between.
     kept = {*lengths[:: -math.ceil(len(lengths) / MOST)], *panel["train_length"]}
+    panel = panel.assign(shared=panel.groupby(["length", "rank"])["rank"].transform("size") > 1)
     shown = panel[panel["length"].isin(kept)]
     yield _values(shown, subject, len(lengths))
     if isinstance(panel["reference"].iloc[0], str):
@@ -136,15 +137,16 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
 
 
 class _Notes(dict):
-    """Footnotes with their numbers."""
+    """Footnotes with their marks."""
 
     def mark(self, note: object) -> str:
         """The mark of a footnote; nothing where there is none."""
-        return superscript(self.setdefault(note, len(self) + 1)) if isinstance(note, str) else ""
+        if not isinstance(note, str):
+            return ""
+        return self.setdefault(note, str(len(self) + 1).translate(SUPERSCRIPTS))
 
     def lines(self, about: Sequence[str]) -> tuple[str, ...]:
-        notes = [f"{superscript(count)} {note}" for note, count in self.items()]
-        return ("; ".join(filter(None, about)), *notes)
+        return ("; ".join(filter(None, about)), *(f"{mark} {note}" for note, mark in self.items()))
 
 
 def _cells(panel: pd.DataFrame, subject: str, cell: Callable[[Any], str]) -> pd.DataFrame:
@@ -190,11 +192,10 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
             if panel[column].notna().any():
                 own = map(text, panel.sort_values("length")[column])
                 cells.loc[name] = [*own, *[DASH] * (cells.shape[1] - len(lengths))]
-    places = [*labels].index, lengths.index
-    best = panel[(panel["rank"] == 1) & ~_shared(panel)]
-    bold = frozenset((places[0](row.encoding), places[1](row.length)) for row in best.itertuples())
+    best = panel[(panel["rank"] == 1) & ~panel["shared"]]
+    bold = {([*labels].index(row.encoding), lengths.index(row.length)) for row in best.itertuples()}
     title = f"{panel_title(panel)}: {measure} by {first['axis']} in tokens"
-    return Table(cells, title, bold, notes.lines(about))
+    return Table(cells, title, frozenset(bold), notes.lines(about))
 
 
 def _effective_length(row: Any) -> str:
@@ -216,13 +217,11 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
             return signed(value) + notes.mark(f"no interval: {row.no_interval}")
         return _apart(Difference(value, low, high)) + " tied" * (low <= 0 <= high)
 
-    cells, shared = _cells(panel, subject, cell), _shared(every)
+    cells = _cells(panel, subject, cell)
     for length in dict.fromkeys(lengths_of(every)):
-        at = every["length"] == length
-        ranks = zip(every.loc[at, "rank"], shared[at], strict=True)
-        cells[f"rank at {length}"] = [
-            DASH if math.isnan(one) else f"{int(one)}{'=' * same}" for one, same in ranks
-        ]
+        ranked = every[every["length"] == length].itertuples()
+        ranks = [DASH if math.isnan(row.rank) else f"{row.rank:.0f}{'=' * row.shared}" for row in ranked]
+        cells[f"rank at {length}"] = ranks
     about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than the reference"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
@@ -275,11 +274,6 @@ def _losses(by_seed: dict[str, float | None] | float) -> str:
     values = pd.Series(by_seed, dtype=float)
     seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in values.items())
     return f"{number(values.mean())} ({seeds})" if values.notna().all() and len(values) else DASH
-
-
-def _shared(panel: pd.DataFrame) -> pd.Series:
-    """Whether other curves have the same rank at a length."""
-    return panel.groupby(["length", "rank"])["rank"].transform("size") > 1
 
 
 def spread_text(panel: pd.DataFrame) -> str:
