@@ -9,7 +9,7 @@ import pytest
 
 from zoo.reports.report import build
 from zoo.reports.tables import costs_table, report_page
-from zoo.reports.text import console, latex, markdown
+from zoo.reports.text import latex, markdown
 
 
 def cells(text, title):
@@ -21,18 +21,6 @@ def cells(text, title):
 
 def rows_of(report):
     return [*csv.DictReader(io.StringIO(report.table.to_csv(index=False)))]
-
-
-def test_a_forced_comparison_is_marked(write_run):
-    runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    report = build(runs, force=True)
-    key = "recipe optimizer.lr: 0.001 in runs/a; 0.5 in runs/b"
-    for text in (markdown(report), console(report)):
-        assert "NOT COMPARABLE" in text and key in text
-    assert {row["comparable"] for row in rows_of(report)} == {f"no: {key}"}
-    good = build([write_run("c"), write_run("d", "rope")])
-    assert "NOT COMPARABLE" not in markdown(good) + console(good)
-    assert {row["comparable"] for row in rows_of(good)} == {"yes"}
 
 
 def test_a_run_called_like_a_tag_is_text(write_run):

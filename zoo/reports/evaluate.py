@@ -129,5 +129,6 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
             print(f"\n{path}: {measure} by step and length ({protocol})")
             scores = own.pivot_table(measure, "step", "length", aggfunc="first")
-            print(scores.to_string(float_format="{:.4g}".format, index_names=False), flush=True)
+            scores = scores.rename_axis(index=None, columns="step")
+            print(scores.to_string(float_format="{:.4g}".format), flush=True)
     return measured
