@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -211,37 +210,31 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
 
 def about_runs(runs: Sequence[RunInfo]) -> dict[str, str]:
     """Names and values that runs share."""
-    found = {}
-    for name, read in _ABOUT.items():
-        with suppress(KeyError, TypeError):  # a checkpoint without its run
-            value = common(read(run) for run in runs)
-            found[name] = value if isinstance(value, str) else f"{value:,}"
+    each = [_about(run) for run in runs]
+    found = {name: common(one.get(name) for one in each) for name in each[0]}
     if found.get("scored on") in ("", found.get("data")):
         found.pop("scored on", None)
     found["seeds"] = ", ".join(map(str, sorted({run.seed for run in runs})))
     paths = {run.path for run in runs}
-    return found | ({"runs": str(len(paths))} if len(paths) > 1 else {})
+    found |= {"runs": len(paths)} if len(paths) > 1 else {}
+    return {
+        name: one if isinstance(one, str) else f"{one:,}" for name, one in found.items() if one is not None
+    }
 
 
-def _asked_for(data: dict[str, Any]) -> int | None:
-    """The vocabulary in the recipe of a run whose card does not have its size."""
-    return None if data.get("tokenizer") else data.get("vocab_size")
-
-
-_ABOUT = {
-    "task": lambda run: run.recipe["task"]["name"],
-    "data": lambda run: run.trained_on,
-    "scored on": lambda run: run.scored_on,
-    "vocabulary": lambda run: run.card.get("vocab_size", _asked_for(run.recipe["data"])),
-    "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
-        **run.recipe["model"]
-    ),
-    "parameters without the encoding's": lambda run: run.card["parameters"]["other"],
-    "trained length (tokens)": lambda run: run.recipe["data"]["sequence_length"],
-    "sequences per step": lambda run: run.recipe["data"]["batch_size"],
-    "steps": lambda run: run.card["steps"],
-    "tokens seen": lambda run: run.card["tokens_seen"],
-}
+def _about(run: RunInfo) -> dict[str, Any]:
+    """Facts of a run; none of a checkpoint without its run."""
+    if "task" not in run.recipe:
+        return {}
+    data, model, card = run.recipe["data"], run.recipe["model"], run.card
+    return {
+        "task": run.recipe["task"]["name"], "data": run.trained_on, "scored on": run.scored_on,
+        "vocabulary": card.get("vocab_size", None if data.get("tokenizer") else data.get("vocab_size")),
+        "model": "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
+        "parameters without the encoding's": card.get("parameters", {}).get("other"),
+        "trained length (tokens)": data["sequence_length"], "sequences per step": data["batch_size"],
+        "steps": card.get("steps"), "tokens seen": card.get("tokens_seen"),
+    }  # fmt: skip
 
 
 def common(values: Iterable[Any]) -> Any:
