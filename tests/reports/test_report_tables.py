@@ -9,7 +9,7 @@ import pytest
 
 from zoo.reports.report import build
 from zoo.reports.tables import costs_table, report_page
-from zoo.reports.text import latex, markdown
+from zoo.reports.text import console, latex, markdown
 
 
 def cells(text, title):
@@ -27,6 +27,14 @@ def test_a_run_called_like_a_tag_is_text(write_run):
     run = write_run("a", speeds=()).rename("runs/<script>*x*")
     text = markdown(build([run, write_run("b", "rope")]))
     assert "<script>" not in text and "runs/&lt;script&gt;\\*x\\*: no train" in text
+
+
+def test_a_narrow_terminal_shows_no_intervals(write_run):
+    report = build([write_run("a"), write_run("b", "rope", values={16: 1.5, 32: 1.7})])
+    wide, narrow = (console(report, width) for width in (200, 40))
+    rows = [re.split("  +", line) for text in (wide, narrow) for line in text.splitlines()]
+    assert ["alibi", "1.500 (1.454–1.546)", "1.600 (1.551–1.649)"] in rows and "too narrow" in narrow
+    assert ["encoding", "16 (trained)", "32"] in rows and ["alibi", "1.500", "1.600"] in rows
 
 
 def test_the_latex_tables_hold_the_values_intervals_and_ties_of_the_csv_file(write_run):

@@ -41,9 +41,10 @@ def console(report: Report, width: int | None = None) -> str:
 
 
 def _table_text(table: Table, width: int | None) -> str:
-    text, notes = table.cells.to_string(), [*table.notes]
+    cells = table.cells.rename(columns=" {}".format)  # at least two blanks between columns
+    text, notes = cells.to_string(), [*table.notes]
     if width is not None and text.find("\n") > width:
-        text = table.cells.replace(INTERVAL, "", regex=True).to_string()
+        text = cells.replace(INTERVAL, "", regex=True).to_string()
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
     return "\n".join([table.caption, text, *notes])
 
