@@ -43,13 +43,6 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Code:
-    """Text in a fixed-width font, as a command or a recipe."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Folded:
     """Parts that a reader opens by a click on `summary`."""
 
@@ -65,7 +58,7 @@ class Warned:
     reasons: Sequence[str]
 
 
-Part = Union[str, Table, Picture, Code, Folded, Warned, "Figure", Sequence[str]]
+Part = Union[str, Table, Picture, Folded, Warned, "Figure", Sequence[str]]
 """A paragraph, one of the classes above, a figure of plotly, or the items of a list."""
 
 

@@ -25,7 +25,7 @@ from zoo.comparison.paired import Difference
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.figures.curves import interactive_curves
 from zoo.figures.training import read_logged, training_curves
-from zoo.reports.page import Code, Folded, PageSection, Part, Picture, Table, Warned, page
+from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
 NAMED = 3
@@ -54,11 +54,10 @@ def report_page(report: Report, svg: bytes | None = None) -> str:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
         sections.append(PageSection(panel_title(panel), own))
-    sections += [PageSection("Costs", [one]) for one in costs_table(report)]
-    sections += [PageSection("Tuning", [one]) for one in tuning_table(report)]
+    sections += [PageSection(one.caption, [one]) for one in (*costs_table(report), *tuning_table(report))]
     if svg is None and (figure := training_curves(_logged(report))):
         sections.append(PageSection("Training", [figure]))
-    end = ["This page was made by:", Code(report.command)] if report.command else []
+    end = [f"This page was made by: {report.command}"] if report.command else []
     if end := end + caveats(report):
         sections.append(PageSection("How to reproduce" if report.command else "Caveats", end))
     return page(f"{'Not comparable: ' if report.differences else ''}{report.title}", sections)
