@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-GENERATOR = "positional-encoding-zoo"
-"""The generator that each page names in its first 2,000 characters."""
-
 
 @dataclass(frozen=True)
 class Table:
@@ -72,7 +69,7 @@ class PageSection:
 
 def page(title: str, sections: Sequence[PageSection]) -> str:
     """The HTML document; titles and texts are escaped."""
-    return _template().render(title=title, sections=sections, generator=GENERATOR)
+    return _template().render(title=title, sections=sections)
 
 
 def section_html(section: PageSection) -> str:
