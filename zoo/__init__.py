@@ -11,7 +11,6 @@ run.recipe, run.card, run.curves, run.results, run.model()
 zoo.evaluate(run, lengths=[128, 256])
 zoo.results(["runs/a", "runs/b"])                  all measurements, a pandas DataFrame
 zoo.compare(["runs/a", "runs/b"])                  a picture and tables, in a notebook
-zoo.report(["runs/a", "runs/b"])                   everything that is known of them, on a page
 
 encoding = zoo.encoding("fire", d_model=512, num_heads=8, num_layers=6, length=1024)    in your own model
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from zoo.notebook.commands import compare as compare
     from zoo.notebook.commands import evaluate as evaluate
     from zoo.notebook.commands import fit as fit
-    from zoo.notebook.commands import report as report
     from zoo.notebook.commands import results as results
     from zoo.notebook.run import Run as open  # noqa: F401
     from zoo.registry import register as register
@@ -63,7 +61,7 @@ _MODULES = {
     "zoo.errors": ["InputError", "RunError"],
     "zoo.evaluation.protocols.protocol": ["Protocol"],
     "zoo.models.standalone": ["encoding"],
-    "zoo.notebook.commands": ["compare", "evaluate", "fit", "report", "results"],
+    "zoo.notebook.commands": ["compare", "evaluate", "fit", "results"],
     "zoo.registry": ["register"],
     "zoo.runs.load": ["load"],
     "zoo.schedules": ["Schedule"],

@@ -24,7 +24,9 @@ OUT_OF_MEMORY = (
     "raise trainer.accumulate_grad_batches (the result stays the same), train with "
     "trainer.precision=bf16-mixed, or lower data.batch_size, data.sequence_length or model.d_model"
 )
-UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
+UNUSABLE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.ENOTDIR
+)  # fmt: skip
 """Errors of a path that the user gave."""
 
 

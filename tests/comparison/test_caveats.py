@@ -68,21 +68,6 @@ def test_seeds_that_are_not_the_same_are_reported(write_run, caveats_of):
     assert caveats_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)
 
 
-def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
-    run = write_run("a", rows=lambda recipe: [row_of(recipe, 64, 1.0, checkpoint="checkpoints/best.ckpt")])
-    assert caveats_of(run, write_run("b", "rope")) == (
-        "runs/a: measurements of checkpoints/best.ckpt are left out",
-    )
-
-
-def test_encodings_that_lack_a_protocol_are_reported(write_run, row_of, caveats_of):
-    def sliding(recipe):
-        return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
-
-    runs = [write_run("a", rows=sliding), write_run("b", "rope"), write_run("c", "none", rows=sliding)]
-    assert caveats_of(*runs) == ("not evaluated by sliding (stride 0.25): rope",)
-
-
 def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, n, 1.5, seen_in_training=float(n == 16)) for n in (16, 32)]

@@ -4,8 +4,6 @@ import pandas as pd
 import pytest
 
 from zoo.comparison.statistics import effective_length
-from zoo.reports.report import build
-from zoo.reports.text import markdown
 
 
 def effective(protocol, measure, column, scores):
@@ -29,17 +27,3 @@ def test_a_loss_counts_under_fixed_targets_alone():
     losses = {64: 3.0, 128: 3.04, 256: 3.06, 512: 2.9}
     assert effective("fixed_targets", "bits_per_byte", "loss_nats", losses) == (128, False)
     assert effective("nonoverlapping", "bits_per_byte", "loss_nats", losses) == (None, False)
-
-
-def test_the_table_and_the_csv_have_it(write_run, row_of):
-    def rows(recipe, losses):
-        return [row_of(recipe, n, value, "fixed_targets") for n, value in losses.items()]
-
-    runs = [
-        write_run("a", "alibi", rows=lambda recipe: rows(recipe, {16: 2.0, 32: 2.01, 64: 2.3})),
-        write_run("b", "rope", rows=lambda recipe: rows(recipe, {16: 2.0, 32: 2.0, 64: 2.0})),
-    ]
-    report = build(runs)
-    text = markdown(report)
-    assert "effective length |" in text and "| ≥ 64 |" in text and "| 32 |" in text
-    assert "effective_length" in report.table.to_csv(index=False).splitlines()[0]

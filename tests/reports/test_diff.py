@@ -32,17 +32,6 @@ def test_forbidden_differences_are_separate_from_allowed_ones(write_run):
     assert "git commit" in caveats and "tokens per second do not compare" in caveats
 
 
-def test_rows_that_scored_other_tokens_are_reported(write_run, row_of):
-    runs = [
-        write_run(
-            name, encoding, values={16: "no"}, rows=lambda made, d=digest: [row_of(made, 64, 1.0, targets=d)]
-        )
-        for name, encoding, digest in (("a", "alibi", "1" * 12), ("b", "rope", "2" * 12))
-    ]
-    text = diff(*runs)
-    assert "not comparable" in text and "nonoverlapping: other targets were scored" in text
-
-
 def test_the_same_run_twice_and_a_missing_run_are_refused(write_run):
     run = write_run("a")
     with pytest.raises(InputError, match="are the same run"):

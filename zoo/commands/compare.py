@@ -21,7 +21,9 @@ zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", type=Path, nargs="*", metavar="RUN", help="run folders")
+    parser.add_argument(
+        "paths", type=Path, nargs="*", metavar="RUN", help="run folders, or .parquet files of stored runs"
+    )
     parser.add_argument(
         "--protocol", type=words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
     )

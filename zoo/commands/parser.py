@@ -16,7 +16,6 @@ from zoo.commands import (
     import_model,
     list_things,
     prepare,
-    report,
     show,
     sweep,
 )
@@ -26,7 +25,6 @@ VERBS: dict[str, ModuleType] = {
     "prepare": prepare,
     "evaluate": evaluate,
     "compare": compare,
-    "report": report,
     "sweep": sweep,
     "generate": generate,
     "import": import_model,

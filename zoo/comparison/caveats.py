@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
-from zoo.comparison.formatting import kind_text, quoted
+from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.run_info import RunInfo
 from zoo.comparison.runs import SPEED
@@ -47,7 +47,7 @@ def _at_the_edge(run: RunInfo) -> Iterator[str]:
         value, numbers = chosen.get(key), sorted(one for one in values if type(one) in (int, float))
         if value in (*numbers[:1], *numbers[-1:]):
             yield (
-                f"recipe {key} of {quoted(run.label)}: {value_as_text(value)} is the edge of the grid "
+                f"recipe {key} of {run.label}: {value_as_text(value)} is the edge of the grid "
                 f"{values}, and a better value may lie beyond it: extend the grid"
             )
 
@@ -69,9 +69,13 @@ def of_rows(results: Results) -> list[str]:
     texts = rows.loc[rows["seen_in_training"] > 0, "seen_in_training"].map(seen.format)
     texts = pd.concat([texts, (rows["protocol"] + ": " + rows["remark"].fillna(""))[rows["remark"].notna()]])
     noted = rows[["run", "length"]].join(texts.rename("text"), how="inner")
-    lengths = noted.groupby(["text", "run"], sort=False)["length"].agg(at).reset_index()
-    runs = lengths.groupby(["text", "length"], sort=False)["run"].agg(", ".join)
-    return [f"{paths}: {text}{where}" for (text, where), paths in runs.items()]
+    return [f"{paths}: {text}{where}" for (text, where), paths in _grouped(noted, "text", "run")]
+
+
+def _grouped(rows: pd.DataFrame, text: str, who: str) -> Iterable[tuple[tuple[str, str], str]]:
+    """Texts with their lengths, and all to whom both apply."""
+    lengths = rows.groupby([text, who], sort=False)["length"].agg(at).reset_index()
+    return lengths.groupby([text, "length"], sort=False)[who].agg(", ".join).items()
 
 
 def of_seeds(results: Results) -> list[str]:
@@ -89,17 +93,8 @@ def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[str]:
     rows = results.rows.merge(shown, "left", columns, indicator="shown")
     rows = rows[rows["shown"] == "left_only"].fillna({"note": NOT_FINITE})
     rows["kind"] = [kind_text(kind) for kind in rows[KIND].itertuples(index=False)]
-    lengths = rows.groupby(["note", "kind"], sort=False)["length"].agg(at).reset_index()
-    kinds = lengths.groupby(["note", "length"], sort=False)["kind"].agg(", ".join)
-    return [f"nothing could be measured by {kind} ({note}){where}" for (note, where), kind in kinds.items()]
-
-
-def of_missing(summary: pd.DataFrame) -> list[str]:
-    """Encodings that were not evaluated by one of the protocols."""
-    every = dict.fromkeys(summary["encoding"])
-    panels = {kind_text(kind): set(own["encoding"]) for kind, own in summary.groupby(KIND, sort=False)}
-    absent = {kind: [label for label in every if label not in there] for kind, there in panels.items()}
-    return [f"not evaluated by {kind}: {', '.join(labels)}" for kind, labels in absent.items() if labels]
+    kinds = _grouped(rows, "note", "kind")
+    return [f"nothing could be measured by {kind} ({note}){where}" for (note, where), kind in kinds]
 
 
 def at(lengths: Iterable[int]) -> str:

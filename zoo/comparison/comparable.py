@@ -18,8 +18,8 @@ ON_THE_CARD = (
     "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
 )  # fmt: skip
 NOT_SET = "not set"
-NAMED, MOST_NAMED = 4, 10
-"""Most runs of the largest group that are named, and of another group; of more, the number is given."""
+NAMED = 4
+"""Up to so many runs with one value are named; of more, the first and the number."""
 
 Key = tuple[str, str]
 """`recipe` or `card`, and the dotted key."""
@@ -94,17 +94,12 @@ def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[KeyDifference
 
 
 def groups_as_text(values: Sequence[tuple[Any, Sequence[str]]]) -> str:
-    """Values with the runs that have them: `0.001 in runs/a; 0.003 in the other 5`."""
-    *fewer, (value, runs) = sorted(values, key=lambda one: len(one[1]))
-    who = f"the other {len(runs)}" if fewer and len(runs) > NAMED else _names(runs)
-    parts = [f"{value_as_text(value)} in {_names(runs)}" for value, runs in fewer]
-    return "; ".join([*parts, f"{value_as_text(value)} in {who}"])
-
-
-def _names(runs: Sequence[str]) -> str:
-    if len(runs) <= MOST_NAMED:
-        return ", ".join(runs)
-    return f"{', '.join(runs[:NAMED])} and {len(runs) - NAMED} others"
+    """Values with the runs that have them: `0.001 in runs/a; 0.003 in runs/b, runs/c`."""
+    parts = []
+    for value, runs in sorted(values, key=lambda one: len(one[1])):
+        more = f" and {len(runs) - NAMED} others" * (len(runs) > NAMED + 1)
+        parts.append(f"{value_as_text(value)} in {', '.join(runs[:NAMED] if more else runs)}{more}")
+    return "; ".join(parts)
 
 
 def value_as_text(value: Any, limit: int = 60) -> str:

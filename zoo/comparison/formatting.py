@@ -47,11 +47,6 @@ def display_name(name: str) -> str:
     return {"loss_nats": "loss in nats"}.get(name, name.replace("_", " "))
 
 
-def quoted(label: str) -> str:
-    """A curve's name within a sentence, where "none is ahead" would be misread."""
-    return f'"{label}"' if label.startswith("none") else label
-
-
 def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     """A protocol with its parameters: `sliding (stride 0.5)`."""
     said = ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in parameters.items())
@@ -81,8 +76,3 @@ def text_path(panel: pd.DataFrame) -> str:
     """The path of the text of a panel, where its title has the last part alone; else empty."""
     path = json.loads(panel.iloc[0]["parameters"]).get("data", "")
     return path if PurePath(path).name not in ("", path) else ""
-
-
-def superscript(number_of_note: int) -> str:
-    """The mark of a footnote."""
-    return str(number_of_note).translate(SUPERSCRIPTS)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison.comparable import (
-    Key,
     differing,
     duplicates,
     facts,
@@ -152,60 +151,42 @@ def chosen(
 def series_of(runs: Sequence[RunInfo]) -> list[Series]:
     """The curves of runs, each with a label of its own. Runs that repeat a seed are curves of their own."""
     twice = {run.path for group in duplicates(runs) for run in group}
-    suffixes: dict[str, str] = {}
+    known = {run.path: facts(run) for run in runs}
+    differ = {}
     for name in {run.label for run in runs}:
-        own = {run.path: facts(run) for run in runs if run.label == name}
-        for path in twice & own.keys():
-            own[path]["run", "run"] = path
-        suffixes |= _suffixes(own)
-    curves: dict[tuple[str, str, str], list[RunInfo]] = defaultdict(list)
+        own = differing([(run.path, known[run.path]) for run in runs if run.label == name])
+        differ[name] = sorted(one.key for one in own if is_of_the_encoding(one.key))
+    curves: dict[tuple[str, str, str, str], list[RunInfo]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.seed, run.path)):
+        own = known[run.path]
+        options = _options({key[1]: own[key] for key in differ[run.label] if key in own})
+        same = run.path if run.path in twice else str(sorted(map(str, own.items())))
         for change in dict.fromkeys(one.change for one in run.measurements):
-            own = tuple(one for one in run.measurements if one.change == change)
-            curves[run.label, suffixes[run.path], change].append(replace(run, measurements=own))
+            measured = tuple(one for one in run.measurements if one.change == change)
+            curves[run.label, options, same, change].append(replace(run, measurements=measured))
     made = []
-    for (name, suffix, _), own in curves.items():
-        first, label = own[0].measurements[0], f"{name} {suffix}".rstrip()
+    for (name, options, *_), own in curves.items():
+        first, label = own[0].measurements[0], f"{name} {options}".rstrip()
         if first.changed:
-            label = first.encoding + (f" (trained: {suffix})" if suffix else "")
+            label = first.encoding + (f" (trained: {options})" if options else "")
         made.append(Series(label, tuple(own), first.changed))
     return unique(made)
 
 
 def unique(made: Sequence[Series]) -> list[Series]:
-    """Series with distinct labels; the encodings as trained come first and keep theirs."""
-    ordered = sorted(made, key=lambda one: (len(one.changed), one.label, [run.path for run in one.runs]))
-    taken: dict[str, Series] = {}
-    for one in ordered:
-        names = [one.label]
-        if one.label in taken and taken[one.label].runs[0].label != one.runs[0].label:
-            names.append(f"{one.label} (trained: {one.runs[0].label})")
-        changed = {key: value for key, value in one.changed.items() if key != f"{ENCODING}.name"}
-        names += [f"{one.label} ({_options(changed)})"] if changed else []
-        names += [f"{one.label} ({number})" for number in range(2, len(ordered) + 1)]
-        label = next(name for name in names if name not in taken)
-        taken[label] = replace(one, label=label)
-    return [*taken.values()]
+    """Series with distinct labels: those with one label by what was changed, and else by their first run."""
+    labels = [one.label for one in made]
+    for text in (lambda one: _options(one.changed), lambda one: one.runs[0].path):
+        counts = Counter(labels)
+        labels = [
+            f"{label} ({name})" if counts[label] > 1 and (name := text(one)) else label
+            for label, one in zip(labels, made, strict=True)
+        ]
+    named = [replace(one, label=label) for label, one in zip(labels, made, strict=True)]
+    return sorted(named, key=lambda one: (len(one.changed), one.label))
 
 
 def _options(values: Mapping[str, Any]) -> str:
     """Dotted keys with their values: `partial=0.5 base=500.0`."""
     texts = {key.removeprefix(ENCODING + "."): value_as_text(one, sys.maxsize) for key, one in values.items()}
-    return " ".join(f"{key}={text}" for key, text in texts.items())
-
-
-def _suffixes(known: Mapping[str, dict[Key, Any]]) -> dict[str, str]:
-    """Texts that tell encodings of one name apart, by path: all that differs of the encoding, and of other
-    keys as few as suffice."""
-    differ = sorted(one.key for one in differing([*known.items()]))
-    keys = [key for key in differ if is_of_the_encoding(key)]
-
-    def suffixes(keys: list[Key]) -> dict[str, str]:
-        return {
-            path: _options({key[1]: one[key] for key in keys if key in one}) for path, one in known.items()
-        }
-
-    for key in differ:
-        if key not in keys and len({*suffixes([*keys, key]).values()}) > len({*suffixes(keys).values()}):
-            keys.append(key)
-    return suffixes(keys)
+    return " ".join(f"{key}={text}" for key, text in texts.items() if key != "name")

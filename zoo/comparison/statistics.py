@@ -28,11 +28,9 @@ NUMBERS = (
     *MEASURES,
 )  # fmt: skip
 COLUMNS = (
-    "panel", *ABOUT, "measure", "lower_is_better", "encoding", "length", "train_length", "mean", "sd", "low",
-    "high", "interval", "rank", "reference", "difference", "difference_low", "difference_high", "no_interval",
-    "behind", "behind_low", "behind_high", "unranked", "effective_length", "effective_length_at_least",
-    "seeds", "measured", "counted", "count", "note", "values", "runs", "tokens_per_second", "peak_memory_mb",
-    *MEASURES,
+    "panel", *ABOUT, "measure", "lower_is_better", "encoding", "length", "train_length", "interval",
+    "reference", "no_interval", "unranked", "effective_length_at_least", "seeds", "measured", "counted",
+    "note", "values", "runs", *NUMBERS,
 )  # fmt: skip
 SHARE_KEPT = 0.85
 """Share of the accuracy at the trained length: the rule of NoLiMa (Modarressi et al. 2025,

@@ -1,4 +1,4 @@
-"""Training curves of several runs, by step: losses, gradient norm, learning rate, and scores by length."""
+"""Training curves of several runs, by step: losses, speed, and scores by length."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ POINTS = 1000
 KINDS = {
     "train/loss": "training loss (nats)",
     "val/loss": "validation loss (nats)",
-    "train/gradient_norm": "gradient norm",
-    "train/lr": "learning rate",
+    "train/tokens_per_second": "tokens per second",
 }
 
 

@@ -15,7 +15,6 @@ from zoo.notebook.run import Run
 from zoo.recipe import Recipe, Tree, read_located, to_recipe
 from zoo.reports import evaluate as evaluating
 from zoo.reports import fit as training
-from zoo.reports import full_report as reporting
 from zoo.reports.report import build
 from zoo.runs.folder import runs_among, validate_present
 
@@ -105,22 +104,10 @@ def compare(
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
     Nothing is written: `.save(FOLDER)` writes the files of the command. Arguments as of
-    `zoo.reports.report.build`.
+    `zoo.reports.report.report_on`.
     """
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
     return Comparison(**vars(build(*chosen, force, reference=reference, models=models)))
-
-
-def report(
-    runs: Runs,
-    out: str | Path = "report.html",
-    force: bool = False,
-    prompt: str = "The",
-    sample_tokens: int = 200,
-) -> Path:
-    """Write one self-contained page on runs; arguments as of `zoo.reports.full_report.report`."""
-    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens)
-    return Path(out)
 
 
 def _paths(runs: Runs) -> list[Path]:

@@ -21,7 +21,7 @@ from zoo.console import table
 from zoo.errors import InputError
 from zoo.figures.curves import pictures
 from zoo.figures.style import check_panels
-from zoo.files import atomic_write, is_disk_full
+from zoo.files import atomic_write
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.report import NOT_COMPARABLE, OUT, Report, build
 from zoo.reports.tables import report_page
@@ -62,8 +62,7 @@ def compare(
         report = replace(report, command=f"{report.command} --latex")
     print(console(report, terminal_width()), flush=True)
     written = write_report(report, out, panels, with_latex)
-    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
-    print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)
+    print(f"\ntables, plots and page: {', '.join(map(str, written))}", flush=True)
     return report
 
 
@@ -82,7 +81,7 @@ def write_report(
         panels: the protocols in the picture; by default all.
 
     Raises:
-        InputError: the folder holds other files, or cannot be written.
+        InputError: the folder holds other files.
     """
     validate_out(folder)
     title = f"{NOT_COMPARABLE} (--force): {report.title}" if report.differences else report.title
@@ -92,17 +91,11 @@ def write_report(
     # compare.csv comes first: it marks the folder as a comparison.
     files = {DATA: report.table.to_csv(index=False), TABLE: markdown(report, [*drawn][:1])}
     files |= drawn | {PAGE: report_page(report)} | ({LATEX: latex(report)} if with_latex else {})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            atomic_write(folder / name, content)
-        for name in set(FILES) - set(files):
-            (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        if is_disk_full(error):
-            raise
-        message = f"{folder}: a comparison cannot be written there: {error.strerror or error}"
-        raise InputError(message) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        atomic_write(folder / name, content)
+    for name in set(FILES) - set(files):
+        (folder / name).unlink(missing_ok=True)
     return [folder / name for name in files]
 
 
@@ -119,17 +112,17 @@ def diff(first: Path, second: Path) -> str:
     keys = [one for one in found if isinstance(one, KeyDifference)]
     named = " and ".join(run.path for run in runs)
     parts = [f"{named}: {'not comparable, because of' if found else 'comparable'}"]
-    parts += [table(*differences_table(runs, keys))] if keys else []
+    parts += [_table(runs, keys)] if keys else []
     parts += [f"  {one}" for one in found if one not in keys]
     refused = {one.key for one in keys}
-    if allowed := [one for one in all_differences(runs) if one.key not in refused]:
-        parts += ["", "what comparable runs may differ in:", table(*differences_table(runs, allowed))]
+    if allowed := [one for one in _all_differences(runs) if one.key not in refused]:
+        parts += ["", "what comparable runs may differ in:", _table(runs, allowed)]
     notes = caveats.of_runs(runs) + [f"{run.path}: not evaluated" for run in runs if not run.measurements]
     parts += ["", "caveats:", *(f"  {one}" for one in notes)] if notes else []
     return "\n".join(parts)
 
 
-def all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
+def _all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
     """The differing keys of the recipes, and of the cards those of parameters and plugins."""
     named = []
     # Options of two different encodings are not differences, and neither is a plugin that one of them has.
@@ -140,19 +133,19 @@ def all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
         if not same:
             own = {key: value for key, value in own.items() if not is_among(key[1], (ENCODING,))}
             own["recipe", ENCODING] = run.label
-        parameters = flatten(run.card["parameters"], "parameters").items()
-        own |= {("card", key): value for key, value in parameters}
-        code = {key: value for key, value in facts(run).items() if key[0] == "card" and key in shared}
-        named.append((run.path, own | {key: one for key, one in code.items() if is_of_the_encoding(key)}))
+        own |= {("card", key): one for key, one in flatten(run.card["parameters"], "parameters").items()}
+        own |= {
+            key: one for key, one in facts(run).items()
+            if key[0] == "card" and key in shared and is_of_the_encoding(key)
+        }  # fmt: skip
+        named.append((run.path, own))
     return differing(named)
 
 
-def differences_table(
-    runs: Sequence[RunInfo], found: Sequence[KeyDifference]
-) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Header and rows: a row for each key, a column for each run."""
+def _table(runs: Sequence[RunInfo], found: Sequence[KeyDifference]) -> str:
+    """A row for each key, a column for each run."""
     rows = []
     for one in found:
         value = {path: value_as_text(value) for value, paths in one.values for path in paths}
         rows.append((" ".join(one.key), *(value[run.path] for run in runs)))
-    return ("key", *(run.path for run in runs)), rows
+    return table(("key", *(run.path for run in runs)), rows)

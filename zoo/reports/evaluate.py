@@ -19,7 +19,7 @@ import pandas as pd
 
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.runs import options
-from zoo.console import command, table
+from zoo.console import command
 from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, flat_rows, merged
@@ -129,7 +129,6 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
             print(f"\n{path}: {measure} by step and length ({protocol})")
             scores = own.pivot_table(measure, "step", "length", aggfunc="first")
-            header = ["step", *map(str, scores.columns)]
-            lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]
-            print(table(header, lines), flush=True)
+            scores = scores.rename_axis(index=None, columns="step")
+            print(scores.to_string(float_format="{:.4g}".format), flush=True)
     return measured

@@ -16,19 +16,16 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 if TYPE_CHECKING:
+    import pandas as pd
     from plotly.graph_objects import Figure
-
-GENERATOR = "positional-encoding-zoo"
-"""The generator that each page names in its first 2,000 characters."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; the first cell of each row is its name. `bold` has the (row, column) of the best values,
-    `notes` the lines below the table."""
+    """Texts; the name of the columns is the head of the index. `bold` has the (row, column) of the best
+    values, `notes` the lines below the table."""
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    cells: pd.DataFrame
     caption: str = ""
     bold: frozenset[tuple[int, int]] = frozenset()
     notes: Sequence[str] = ()
@@ -40,13 +37,6 @@ class Picture:
 
     svg: bytes
     caption: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text in a fixed-width font, as a command or a recipe."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,7 @@ class Warned:
     reasons: Sequence[str]
 
 
-Part = Union[str, Table, Picture, Code, Folded, Warned, "Figure", Sequence[str]]
+Part = Union[str, Table, Picture, Folded, Warned, "Figure", Sequence[str]]
 """A paragraph, one of the classes above, a figure of plotly, or the items of a list."""
 
 
@@ -79,7 +69,7 @@ class PageSection:
 
 def page(title: str, sections: Sequence[PageSection]) -> str:
     """The HTML document; titles and texts are escaped."""
-    return _template().render(title=title, sections=sections, generator=GENERATOR)
+    return _template().render(title=title, sections=sections)
 
 
 def section_html(section: PageSection) -> str:

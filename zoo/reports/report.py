@@ -1,17 +1,16 @@
-"""A report on one run or on several: results, summary, caveats and verdict. Every output is made from it."""
+"""A report on one run or on several: results, summary, costs and caveats. Every output is made from it."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
-from zoo.comparison.findings import verdict
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
@@ -51,7 +50,6 @@ class Report:
         differences: why the runs are not comparable; empty if they are.
         about: names and values that all runs share.
         command: the command that makes the report again.
-        verdict: the items of a list (`zoo.comparison.findings.verdict`).
         subject: encoding, or model.
     """
 
@@ -61,7 +59,6 @@ class Report:
     costs: pd.DataFrame
     about: Mapping[str, str]
     caveats: tuple[str, ...] = ()
-    verdict: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     command: str = ""
     subject: str = "encoding"
@@ -100,30 +97,9 @@ _TUNED = {
 }
 
 
-def build(
-    paths: Sequence[Path],
-    protocols: Sequence[str] | None = None,
-    lengths: Sequence[int] | None = None,
-    force: bool = False,
-    out: Path = OUT,
-    reference: str | None = None,
-    models: bool = False,
-) -> Report:
-    """The report that compares runs.
-
-    Args:
-        paths: run folders.
-        protocols: names; by default all by which one of the runs was evaluated.
-        lengths: in tokens; by default all at which one was.
-        force: compare runs that are not comparable, and mark it on every output.
-        out: the folder in the report's command.
-        reference: the label of the curve for differences; by default the best at the trained length.
-        models: compare them as models, which may differ in anything (`zoo.comparison.models`).
-
-    Raises:
-        InputError: runs that cannot be read, were not evaluated or are not comparable.
-    """
-    return report_on(read_runs(paths), protocols, lengths, force, out, reference, models, paths)
+def build(paths: Sequence[Path], *how: Any, **more: Any) -> Report:
+    """The report on run folders: arguments as of `report_on`."""
+    return report_on(read_runs(paths), *how, paths=paths, **more)
 
 
 def report_on(
@@ -136,7 +112,20 @@ def report_on(
     models: bool = False,
     paths: Sequence[Path] = (),
 ) -> Report:
-    """As `build`, of runs that were read already; `paths` are those in the report's command."""
+    """The report that compares runs.
+
+    Args:
+        protocols: names; by default all by which one of the runs was evaluated.
+        lengths: in tokens; by default all at which one was.
+        force: compare runs that are not comparable, and mark it on every output.
+        out: the folder in the report's command.
+        reference: the label of the curve for differences; by default the best at the trained length.
+        models: compare them as models, which may differ in anything (`zoo.comparison.models`).
+        paths: the paths in the report's command.
+
+    Raises:
+        InputError: runs that were not evaluated or are not comparable.
+    """
     runs = chosen(runs, protocols, lengths)
     paths = paths or [Path(run.path) for run in runs]
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
@@ -152,7 +141,6 @@ def report_on(
         title = f"{table['encoding'].nunique()} models on {named}: bits per byte of the same documents"
         return Report(
             title, results, table, costs(results, table), about, tuple(found),
-            verdict(table, subject="model"),
             command=command(*words), subject="model",
         )  # fmt: skip
     refused = differences(runs)
@@ -165,14 +153,14 @@ def report_on(
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
     found = caveats.of_runs(runs) + caveats.of_rows(results) + caveats.of_seeds(results)
-    found += caveats.of_missing(table) + caveats.of_unmeasured(results, table)
+    found += caveats.of_unmeasured(results, table)
     found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     count = table["encoding"].nunique()
     length = common(run.recipe["data"]["sequence_length"] for run in runs)
     title = f"{count} encoding{'s' * (count > 1)}" + (f" on {data}" if data not in (VARIES, UNKNOWN) else "")
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
-        costs(results, table), about_runs(runs), tuple(found), verdict(table, refused=len(refused)),
+        costs(results, table), about_runs(runs), tuple(found),
         tuple(map(str, refused)), command(*words),
     )  # fmt: skip
 
@@ -201,9 +189,9 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         run = run_info(folder)
     except InputError:  # a checkpoint without its run
         run = RunInfo(str(folder), {}, {})
-    same: dict[tuple[str, str, int, str], list[Measurement]] = {}
+    same: dict[tuple[str, str, int, str], list[Measurement]] = defaultdict(list)
     for one in measurements:
-        same.setdefault((one.encoding, one.checkpoint, one.seed, one.change), []).append(one)
+        same[one.encoding, one.checkpoint, one.seed, one.change].append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
     runs, series = [], []
     for (encoding, checkpoint, seed, _), own in same.items():
@@ -212,49 +200,41 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         runs.append(replace(run, path=shortest(folder), measurements=tuple(own), **changes))
         series.append(Series(label, (runs[-1],), own[0].changed))
     results = Results.of(unique(series))
-    table = summary(results)
-    names = sorted({one.run for own in same.values() for one in own})
+    table, names = summary(results), sorted({own[0].run for own in same.values()})
     return Report(
         f"{name or ', '.join(names)} by length", results, table,
         costs(results, table if run.card else table[:0]), about_runs(runs),
         (*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
-        verdict(table) if table["encoding"].nunique() > 1 else (),
     )  # fmt: skip
 
 
 def about_runs(runs: Sequence[RunInfo]) -> dict[str, str]:
     """Names and values that runs share."""
-    found = {}
-    for name, read in _ABOUT.items():
-        with suppress(KeyError, TypeError):  # a checkpoint without its run
-            value = common(read(run) for run in runs)
-            found[name] = value if isinstance(value, str) else f"{value:,}"
+    each = [_about(run) for run in runs]
+    found = {name: common(one.get(name) for one in each) for name in each[0]}
     if found.get("scored on") in ("", found.get("data")):
         found.pop("scored on", None)
     found["seeds"] = ", ".join(map(str, sorted({run.seed for run in runs})))
     paths = {run.path for run in runs}
-    return found | ({"runs": str(len(paths))} if len(paths) > 1 else {})
+    found |= {"runs": len(paths)} if len(paths) > 1 else {}
+    return {
+        name: one if isinstance(one, str) else f"{one:,}" for name, one in found.items() if one is not None
+    }
 
 
-def _asked_for(data: dict[str, Any]) -> int | None:
-    """The vocabulary in the recipe of a run whose card does not have its size."""
-    return None if data.get("tokenizer") else data.get("vocab_size")
-
-
-_ABOUT = {
-    "task": lambda run: run.recipe["task"]["name"],
-    "data": lambda run: run.trained_on,
-    "scored on": lambda run: run.scored_on,
-    "vocabulary": lambda run: run.card.get("vocab_size", _asked_for(run.recipe["data"])),
-    "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
-        **run.recipe["model"]
-    ),
-    "parameters without the encoding's": lambda run: run.card["parameters"]["other"],
-    "trained length (tokens)": lambda run: run.recipe["data"]["sequence_length"],
-    "sequences per step": lambda run: run.recipe["data"]["batch_size"],
-    "steps": lambda run: run.card["steps"],
-    "tokens seen": lambda run: run.card["tokens_seen"],
-}
+def _about(run: RunInfo) -> dict[str, Any]:
+    """Facts of a run; none of a checkpoint without its run."""
+    if "task" not in run.recipe:
+        return {}
+    data, model, card = run.recipe["data"], run.recipe["model"], run.card
+    return {
+        "task": run.recipe["task"]["name"], "data": run.trained_on, "scored on": run.scored_on,
+        "vocabulary": card.get("vocab_size", None if data.get("tokenizer") else data.get("vocab_size")),
+        "model": "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
+        "parameters without the encoding's": card.get("parameters", {}).get("other"),
+        "trained length (tokens)": data["sequence_length"], "sequences per step": data["batch_size"],
+        "steps": card.get("steps"), "tokens seen": card.get("tokens_seen"),
+    }  # fmt: skip
 
 
 def common(values: Iterable[Any]) -> Any:

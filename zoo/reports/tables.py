@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from zoo.comparison.findings import findings, limits
 from zoo.comparison.formatting import (
     DASH,
+    SUPERSCRIPTS,
     count_text,
     display_name,
     number,
     panel_title,
-    quoted,
     signed,
-    superscript,
     text_path,
 )
 from zoo.comparison.frame import MEASURES
+from zoo.comparison.paired import Difference
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.figures.curves import interactive_curves
-from zoo.reports.page import Code, Folded, PageSection, Part, Picture, Table, Warned, page
+from zoo.figures.training import read_logged, training_curves
+from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
+NAMED = 3
+"""Up to so many encodings are named in a cell of the verdict; of more the nearest, and the number."""
 MOST = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 COSTS = {"tokens_per_second": ("tokens/s", count_text), "peak_memory_mb": ("peak memory (MiB)", count_text)}
@@ -34,28 +39,38 @@ RANK = (
 )
 
 
-def report_page(report: Report, more: Sequence[PageSection] = (), svg: bytes | None = None) -> str:
+def report_page(report: Report, svg: bytes | None = None) -> str:
     """The HTML document of a report.
 
     Args:
-        more: sections before the caveats.
-        svg: the picture of all curves, in place of interactive figures, whose script has 4.8 MB; empty for
-            none.
+        svg: the picture of all curves, in place of interactive figures and of the training, whose script has
+            4.8 MB; empty for none.
     """
     opening: list[Part] = [*warning(report), *([about_text(report)] if report.about else [])]
-    opening += ["Verdict:", report.verdict] if report.verdict else []
+    opening += verdict(report)
     opening += [Picture(svg, f"{report.title}: curves")] if svg else []
     sections, labels = [PageSection("", opening)], report.summary["encoding"].unique()
     for panel in report.panels:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
         sections.append(PageSection(panel_title(panel), own))
-    sections += [PageSection("Costs", [one]) for one in costs_table(report)]
-    sections += [PageSection("Tuning", [one]) for one in tuning_table(report)] + [*more]
-    end = ["This page was made by:", Code(report.command)] if report.command else []
+    sections += [PageSection(one.caption, [one]) for one in (*costs_table(report), *tuning_table(report))]
+    if svg is None and (figure := training_curves(_logged(report))):
+        sections.append(PageSection("Training", [figure]))
+    end = [f"This page was made by: {report.command}"] if report.command else []
     if end := end + caveats(report):
         sections.append(PageSection("How to reproduce" if report.command else "Caveats", end))
     return page(f"{'Not comparable: ' if report.differences else ''}{report.title}", sections)
+
+
+def _logged(report: Report) -> dict[str, tuple[str, pd.DataFrame]]:
+    """The label and the log of each run; of a stored run the validation losses."""
+    found = {}
+    for path, run in report.results.runs.items():
+        validation = pd.Series(run.validation, dtype=float).rename_axis("step").to_frame("val/loss")
+        logged = read_logged(Path(path))
+        found[path] = run.label, validation if logged.empty else logged
+    return found
 
 
 def about_text(report: Report) -> str:
@@ -71,8 +86,38 @@ def caveats(report: Report) -> list[Part]:
     return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
 
 
+def verdict(report: Report) -> list[Table]:
+    """The best encoding at the trained length and at the one that decides the order, the nearest others with
+    their differences, and the limits; none where curves are not comparable, or not two were measured."""
+    panel = report.summary[report.summary["panel"] == 0]
+    if report.differences or panel["encoding"].nunique() < 2:
+        return []
+    columns = {
+        f"{one.length} tokens{' (trained)' * one.is_trained}": {
+            "best": one.leader or DASH,
+            "tied with": _nearest(one.tied_with),
+            "ahead of": _nearest(one.ahead_of),
+            "without a value": _nearest(dict.fromkeys(one.absent)),
+        }
+        for one in findings(panel)
+    }
+    by = " under ".join(dict.fromkeys((display_name(panel["measure"].iloc[0]), panel_title(panel))))
+    cells = pd.DataFrame(columns).rename_axis("", axis="columns")
+    return [Table(cells, f"Verdict by {by}", notes=["; ".join(limits(panel, report.subject))])]
+
+
+def _nearest(others: dict[str, Difference | None]) -> str:
+    texts = [f"{label} {_apart(one)}" if one else label for label, one in others.items()]
+    return ", ".join([*texts[:NAMED], *[f"{len(texts) - NAMED} more"] * (len(texts) > NAMED)]) or DASH
+
+
+def _apart(one: Difference) -> str:
+    """`+0.037 (+0.036 to +0.038)`."""
+    return f"{signed(one.value)} ({signed(one.low)} to {signed(one.high)})"
+
+
 def tables(report: Report) -> list[Table]:
-    """The tables of each panel, one of the costs, and one of the choice from a grid."""
+    """The tables of each protocol, one of the costs, and one of the choice from a grid."""
     made = [table for panel in report.panels for table in panel_tables(panel, report.subject)]
     return [*made, *costs_table(report), *tuning_table(report)]
 
@@ -83,6 +128,7 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
     lengths = sorted(panel["length"].unique().tolist())
     # The longest, the trained ones, and others evenly between.
     kept = {*lengths[:: -math.ceil(len(lengths) / MOST)], *panel["train_length"]}
+    panel = panel.assign(shared=panel.groupby(["length", "rank"])["rank"].transform("size") > 1)
     shown = panel[panel["length"].isin(kept)]
     yield _values(shown, subject, len(lengths))
     if isinstance(panel["reference"].iloc[0], str):
@@ -90,18 +136,19 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
 
 
 class _Notes(dict):
-    """Footnotes with their numbers."""
+    """Footnotes with their marks."""
 
     def mark(self, note: object) -> str:
         """The mark of a footnote; nothing where there is none."""
-        return superscript(self.setdefault(note, len(self) + 1)) if isinstance(note, str) else ""
+        if not isinstance(note, str):
+            return ""
+        return self.setdefault(note, str(len(self) + 1).translate(SUPERSCRIPTS))
 
     def lines(self, about: Sequence[str]) -> tuple[str, ...]:
-        notes = [f"{superscript(count)} {note}" for note, count in self.items()]
-        return ("; ".join(filter(None, about)), *notes)
+        return ("; ".join(filter(None, about)), *(f"{mark} {note}" for note, mark in self.items()))
 
 
-def _cells(panel: pd.DataFrame, cell: Callable[[Any], str]) -> pd.DataFrame:
+def _cells(panel: pd.DataFrame, subject: str, cell: Callable[[Any], str]) -> pd.DataFrame:
     """Texts by encoding and length, in the order of the panel."""
     texts = panel.assign(text=[cell(row) for row in panel.itertuples()])
     table = texts.pivot(index="encoding", columns="length", values="text").loc[panel["encoding"].unique()]
@@ -109,11 +156,8 @@ def _cells(panel: pd.DataFrame, cell: Callable[[Any], str]) -> pd.DataFrame:
     if trained.nunique() > 1:
         table.index = [f"{label}, trained at {length}" for label, length in trained.items()]
     only = trained.iloc[0] if trained.nunique() == 1 else None
-    return table.rename(columns=lambda length: f"{length} (trained)" if length == only else str(length))
-
-
-def _table(subject: str, cells: pd.DataFrame, *about: Any) -> Table:
-    return Table((subject, *cells), [(label, *row) for label, *row in cells.itertuples()], *about)
+    table.columns = [f"{length} (trained)" if length == only else str(length) for length in table]
+    return table.rename_axis(index=None, columns=subject)
 
 
 def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
@@ -124,7 +168,7 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
         ends = "" if math.isnan(row.low) else f" ({number(row.low)}–{number(row.high)})"
         return f"{number(row.mean)}{ends}{notes.mark(row.note)}"
 
-    cells = _cells(panel, cell)
+    cells = _cells(panel, subject, cell)
     about = [
         f"{measure}, {'lower' if first['lower_is_better'] else 'higher'} is better",
         spread_text(panel),
@@ -147,11 +191,10 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
             if panel[column].notna().any():
                 own = map(text, panel.sort_values("length")[column])
                 cells.loc[name] = [*own, *[DASH] * (cells.shape[1] - len(lengths))]
-    places = [*labels].index, lengths.index
-    best = panel[(panel["rank"] == 1) & ~_shared(panel)]
-    bold = frozenset((places[0](row.encoding), places[1](row.length)) for row in best.itertuples())
+    best = panel[(panel["rank"] == 1) & ~panel["shared"]]
+    bold = {([*labels].index(row.encoding), lengths.index(row.length)) for row in best.itertuples()}
     title = f"{panel_title(panel)}: {measure} by {first['axis']} in tokens"
-    return _table(subject, cells, title, bold, notes.lines(about))
+    return Table(cells, title, frozenset(bold), notes.lines(about))
 
 
 def _effective_length(row: Any) -> str:
@@ -171,20 +214,18 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
             return "reference" if row.encoding == reference else DASH
         if math.isnan(low):
             return signed(value) + notes.mark(f"no interval: {row.no_interval}")
-        return f"{signed(value)} ({signed(low)} to {signed(high)}){' tied' if low <= 0 <= high else ''}"
+        return _apart(Difference(value, low, high)) + " tied" * (low <= 0 <= high)
 
-    cells, shared = _cells(panel, cell), _shared(every)
+    cells = _cells(panel, subject, cell)
     for length in dict.fromkeys(lengths_of(every)):
-        at = every["length"] == length
-        ranks = zip(every.loc[at, "rank"], shared[at], strict=True)
-        cells[f"rank at {length}"] = [
-            DASH if math.isnan(one) else f"{int(one)}{'=' * same}" for one, same in ranks
-        ]
-    about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
+        ranked = every[every["length"] == length].itertuples()
+        ranks = [DASH if math.isnan(row.rank) else f"{row.rank:.0f}{'=' * row.shared}" for row in ranked]
+        cells[f"rank at {length}"] = ranks
+    about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than the reference"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
     title = f"{panel_title(panel)}: difference to {reference}"
-    return _table(subject, cells, title, frozenset(), notes.lines([*about, RANK.format(subject)]))
+    return Table(cells, title, notes=notes.lines([*about, RANK.format(subject)]))
 
 
 def costs_table(report: Report) -> list[Table]:
@@ -199,23 +240,17 @@ def costs_table(report: Report) -> list[Table]:
         "evaluation_tokens_per_second": f"evaluation tokens/s{at}",
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
-    cells, notes = report.costs[[*columns]].rename(columns=columns).map(count_text), _Notes()
+    cells = report.costs[[*columns]].rename(columns=columns).map(count_text)
     about = ["each run was timed at a moment of its own, under the load of its machine then"]
-    works = {"training": "trained", "evaluation": "evaluated"}
-    everywhere = {*report.costs["training_machine"], *report.costs["evaluation_machine"]}
-    if len(everywhere) == 1:
-        about.append(f"trained and evaluated on {everywhere.pop()}")
-        works = {}
-    for work, did in works.items():
+    for work in ("training", "evaluation"):
         machines = report.costs[f"{work}_machine"]
-        marks = [one and f"{did} on {one}" for one in machines]
         if machines.nunique() == 1:
-            about.append(next(filter(None, marks)))
-        else:
-            cells[columns[f"{work}_tokens_per_second"]] += [*map(notes.mark, marks)]
+            about.append(f"{work} on {machines.dropna().iloc[0]}")
+        elif machines.notna().any():
+            cells[f"{work} on"] = machines.fillna(DASH)
     if at:
         about.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
-    return [_table(report.subject, cells, "Costs", frozenset(), notes.lines(about))]
+    return [Table(cells.rename_axis(report.subject, axis="columns"), "Costs", notes=["; ".join(about)])]
 
 
 def tuning_table(report: Report) -> list[Table]:
@@ -223,29 +258,21 @@ def tuning_table(report: Report) -> list[Table]:
     tuned = report.tuned
     if not tuned:
         return []
-    losses = {label: one.get("losses", {}) for label, one in tuned.items()}
-    points = [*dict.fromkeys(point for own in losses.values() for point in own)]
-    rows, bold = [], set()
-    for row, (label, one) in enumerate(tuned.items()):
-        chosen = " ".join(one["chosen"])
-        rows.append((label, chosen, *(_losses(losses[label].get(point, {})) for point in points)))
-        bold |= {(row, 1 + at) for at, point in enumerate(points) if point == chosen}
+    losses = pd.DataFrame({label: one.get("losses", {}) for label, one in tuned.items()}, dtype=object).T
+    cells = losses.map(_losses).rename_axis(report.subject, axis="columns")
+    chosen = [" ".join(one["chosen"]) for one in tuned.values()]
+    bold = {(row, 1 + [*cells].index(one)) for row, one in enumerate(chosen) if one in cells}
+    cells.insert(0, "chosen", chosen)
     about = ", ".join(dict.fromkeys(one["by"] for one in tuned.values()))
     note = f"{about}, lower is better: the mean, and in brackets each seed; {DASH}: a run failed or diverged"
-    return [Table((report.subject, "chosen", *points), rows, "Tuning", frozenset(bold), [note])]
+    return [Table(cells, "Tuning", frozenset(bold), [note])]
 
 
-def _losses(by_seed: dict[str, float | None]) -> str:
-    values = [math.nan if one is None else one for one in by_seed.values()]
-    if not values or math.isnan(mean := sum(values) / len(values)):
-        return DASH
-    seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in by_seed.items())
-    return f"{number(mean)} ({seeds})"
-
-
-def _shared(panel: pd.DataFrame) -> pd.Series:
-    """Whether other curves have the same rank at a length."""
-    return panel.groupby(["length", "rank"])["rank"].transform("size") > 1
+def _losses(by_seed: dict[str, float | None] | float) -> str:
+    """The mean loss of a point of the grid and that of each seed; NaN for a point that was not trained."""
+    values = pd.Series(by_seed, dtype=float)
+    seeds = ", ".join(f"{seed}: {number(one)}" for seed, one in values.items())
+    return f"{number(values.mean())} ({seeds})" if values.notna().all() and len(values) else DASH
 
 
 def spread_text(panel: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from zoo.comparison.formatting import SUPERSCRIPTS
 from zoo.reports.page import Table
 from zoo.reports.report import Report
-from zoo.reports.tables import about_text, caveats, tables, warning
+from zoo.reports.tables import about_text, caveats, tables, verdict, warning
 
 INTERVAL = re.compile(r" (\([^()]*\d\))")
 LATEX = {
@@ -28,7 +28,7 @@ def terminal_width() -> int | None:
 
 
 def console(report: Report, width: int | None = None) -> str:
-    """The report without its verdict.
+    """The report, its verdict last.
 
     Args:
         width: of the terminal; a wider table is printed without intervals, and says so.
@@ -36,24 +36,17 @@ def console(report: Report, width: int | None = None) -> str:
     shown = [report.title, *("\n  ".join([f"{one.text}:", *one.reasons]) for one in warning(report))]
     shown += [_table_text(table, width) for table in tables(report)]
     shown += ["\n- ".join([f"{one.summary}:", *report.caveats]) for one in caveats(report)]
+    shown += [_table_text(table, width) for table in verdict(report)]
     return "\n\n".join(shown)
 
 
 def _table_text(table: Table, width: int | None) -> str:
-    rows, notes = [table.header, *table.rows], [*table.notes]
-    if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
-        rows = [[name, *(INTERVAL.sub("", cell) for cell in cells)] for name, *cells in rows]
+    cells = table.cells.rename(columns=" {}".format)  # at least two blanks between columns
+    text, notes = cells.to_string(), [*table.notes]
+    if width is not None and text.find("\n") > width:
+        text = cells.replace(INTERVAL, "", regex=True).to_string()
         notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
-    widths = _widths(rows)
-    lines = [
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
-        for name, *cells in rows
-    ]
-    return "\n".join([table.caption, *lines, *notes])
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join([table.caption, text, *notes])
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
@@ -62,7 +55,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     shown += [f"![{name}]({name})" for name in pictures]
     explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
     shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
-    shown += ["## Verdict", _items(report.verdict)] if report.verdict else []
+    shown += map(_table_markdown, verdict(report))
     for one in warning(report):
         shown.append("\n> - ".join([f"> **{_plain(one.text)}**", *map(_plain, one.reasons)]))
     shown += map(_table_markdown, tables(report))
@@ -77,8 +70,9 @@ def _items(texts: Iterable[str]) -> str:
 
 
 def _table_markdown(table: Table) -> str:
-    lines = [_line(map(_plain, table.header)), _line(["---", *["---:"] * (len(table.header) - 1)])]
-    for index, (name, *cells) in enumerate(table.rows):
+    header = [table.cells.columns.name, *table.cells]
+    lines = [_line(map(_plain, header)), _line(["---", *["---:"] * len(table.cells.columns)])]
+    for index, (name, *cells) in enumerate(table.cells.itertuples()):
         best = [f"**{cell}**" if (index, at) in table.bold else _plain(cell) for at, cell in enumerate(cells)]
         lines.append(_line([_plain(name), *best]))
     below = "\n".join(f"{_plain(line)}  " for line in table.notes)  # two blanks break a line
@@ -101,20 +95,18 @@ def latex(report: Report) -> str:
 
 
 def _table_latex(table: Table) -> str:
-    rows = [[*map(_tex, row)] for row in table.rows]
+    cells = table.cells.rename_axis(_tex(table.cells.columns.name), axis="columns")
+    style = cells.style.format(_tex).format_index(_tex).format_index(_tex, axis="columns")
     for row, column in table.bold:
-        value, interval, rest = rows[row][column + 1].partition(r" {\scriptsize")
-        rows[row][column + 1] = rf"\textbf{{{value}}}{interval}{rest}"
-    header, *lines = (" & ".join(cells) + r" \\" for cells in ([*map(_tex, table.header)], *rows))
+        style.set_properties((cells.index[row], cells.columns[column]), textbf="--rwrap")
+    body = style.to_latex(column_format="l" + "r" * len(cells.columns), hrules=True).strip()
     return "\n".join([
         "", r"\begin{table}", r"\centering", rf"\caption{{{_tex(table.caption)}}}",
-        rf"\resizebox{{\linewidth}}{{!}}{{\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
-        r"\toprule", header, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\resizebox{{\linewidth}}{{!}}{{{body}}}",
         *(rf"\par{{\footnotesize {_tex(note)}}}" for note in table.notes if note), r"\end{table}", "",
     ])  # fmt: skip
 
 
 def _tex(text: str) -> str:
-    """Text with its special characters escaped, intervals in small type and minus signs."""
-    escaped = "".join(LATEX.get(one, one) for one in text)
-    return INTERVAL.sub(r" {\\scriptsize \1}", re.sub(r"(?<![\w.-])-(?=\d)", r"$-$", escaped))
+    """Text with its special characters escaped, and minus signs."""
+    return re.sub(r"(?<![\w.-])-(?=\d)", r"$-$", "".join(LATEX.get(one, one) for one in text))
