@@ -208,9 +208,14 @@ def results(name: str) -> str:
     """The row of an encoding in the leaderboard, and its values by study and multiple of the trained
     length."""
     pages = ROOT / "docs" / "results"
+    shown = {"heads": "nape"}.get(name, name)
     with (pages / "values.csv").open(newline="") as file:
-        every = [row for row in csv.DictReader(file) if row["encoding"] == name]
-    rows = [row for row in every if not row["study"].startswith("question_")] or every
+        every = [row for row in csv.DictReader(file) if row["encoding"] == shown]
+
+    def page(study: str) -> str:
+        return f"{study}.md" if (pages / f"{study}.md").exists() else "questions.md"
+
+    rows = [row for row in every if page(row["study"]) != "questions.md"] or every
     cells: dict[str, dict[float, str]] = {}
     first = {row["study"]: (row["protocol"], row["measure"]) for row in reversed(rows)}
     for row in (row for row in rows if first[row["study"]] == (row["protocol"], row["measure"])):
@@ -220,13 +225,13 @@ def results(name: str) -> str:
         return ""
     times = sorted({one for found in cells.values() for one in found})
     body = [
-        [f"[{study}](../results/{study}.md), {first[study][1].replace('_', ' ')}",
+        [f"[{study}](../results/{page(study)}), {first[study][1].replace('_', ' ')}",
          *(found.get(one, "–") for one in times)]
         for study, found in cells.items()
     ]  # fmt: skip
     text = (pages / "leaderboard.md").read_text()
     heads, line, *every = text[text.index("\n| ") + 1 :].partition("\n\n")[0].splitlines()
-    own = [row for row in every if row.startswith(f"| {name} ")]
+    own = [row for row in every if row.startswith(f"| {shown} ")]
     places = "\n".join([heads, line, *own]) if own else ""
     return "\n\n".join([
         "## Results",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from board.floors import DESCRIPTIONS
-from board.measured import SHOWN, Measured, read_measured
+from board.measured import REFERENCE, SHOWN, Measured, read_measured, stored_name
 from board.scores import (
     Board,
     Floors,
@@ -21,15 +21,18 @@ from board.scores import (
     loss_board,
     read_floors,
     seed_scores,
+    seed_spread,
     task_board,
 )
-from board.text import DASH, and_list, table
+from board.text import DASH, table
 from results import Study
 from zoo.comparison.formatting import number
 from zoo.comparison.statistics import NATS_LOST
 from zoo.figures.style import HUES
 
 COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
+USED = ("rope", "alibi", "t5", "none")
+"""The encodings of most released models; they have a row in the README."""
 NEAR, FAR = 4, 32
 """The multiples of the trained length at which the change of the loss has a column."""
 BEST = 5
@@ -40,11 +43,29 @@ BEST_HERE = 3
 
 @dataclass(frozen=True)
 class Boards:
-    """The boards of the studies that are measured; `readings` are by title."""
+    """The boards of the measured studies; `readings` have a page, `others` serve questions, by title."""
 
     found: Sequence[Measured]
     floors: Floors
     readings: Mapping[str, Measured] = field(default_factory=dict)
+    others: Mapping[str, Measured] = field(default_factory=dict)
+
+    @cached_property
+    def every(self) -> dict[str, Measured]:
+        """All measured studies and readings, by title."""
+        return {one.title: one for one in self.found} | dict(self.readings) | dict(self.others)
+
+    def floors_of(self, one: Measured) -> Floors:
+        """The floors of a task by measure; those of the study with the same data where it has none."""
+        data = one.study.recipe("none", 0).data
+        known = (other for other in self.found if other.title in self.floors)
+        same = (other.title for other in known if other.study.recipe("none", 0).data == data)
+        return self.floors[one.title if one.title in self.floors else next(same)]
+
+    @cached_property
+    def families(self) -> dict[str, str]:
+        """The family of each encoding."""
+        return {name: one.family(name) for one in self.found for name in one.encodings}
 
     def of(self, kind: str, task: bool) -> list[Measured]:
         return [one for one in self.found if one.kind == kind and one.is_task == task]
@@ -62,7 +83,7 @@ class Boards:
         every = self.of(kind, task=True)
         most = max((len(one.encodings) for one in every), default=0)
         kept = [one for one in every if 2 * len(one.encodings) >= most]
-        return task_board({one.study.title: self.scores(one) for one in kept}) if kept else None
+        return task_board({one.title: self.scores(one) for one in kept}) if kept else None
 
     def counted(self, one: Measured) -> Measured:
         """The reading of a task that its score counts; the study itself while the reading is not stored."""
@@ -77,7 +98,7 @@ class Boards:
     @cached_property
     def losses(self) -> dict[str, Board]:
         """The boards of texts, by study."""
-        return {one.study.title: loss_board(one) for one in self.found if not one.is_task}
+        return {one.title: loss_board(one) for one in self.found if not one.is_task}
 
     @cached_property
     def text(self) -> tuple[Measured, Board] | None:
@@ -103,50 +124,49 @@ class Boards:
         board = self.losses.get(study) or (self.encoder_tasks if encoders else self.tasks)
         return [*board.values][:BEST] if board else []
 
-    def shown(self, one: Measured, most: int | None = None) -> list[str]:
-        """The encodings in the figure of a study: the most used, the best of its board, and of a task the
-        best in it; all of a few.
-
-        Args:
-            most: number of encodings; by default the most used and all of the best.
-        """
+    def shown(self, one: Measured) -> list[str]:
+        """The encodings in the figure of a study: all of a few, else the most used, and the best of its board
+        and of a task; each has a hue of its own on text."""
         if len(one.encodings) <= len(HUES):
             return one.encodings
-        best = self.best(one.study.name)
-        if most is not None:
-            best = [name for name in best if name not in SHOWN][: most - len(SHOWN)]
-        elif one.is_task:
+        best = self.best(one.title)
+        if one.is_task:
             beyond = one.rows[(one.rows["measure"] == one.measure) & (one.rows["length"] > one.trained)]
             best = [*best[:BEST_HERE], *beyond.groupby("name")["value"].mean().nlargest(BEST_HERE).index]
+        else:
+            best = [name for name in best if name not in SHOWN][: len(HUES) - len(SHOWN) + 1]
         return [name for name in one.encodings if name in best or name in SHOWN]
 
     def matter(self) -> set[str]:
         """The most used encodings, and the best on tasks and on text."""
         return {*SHOWN, *(name for board in self.of_decoders.values() for name in [*board.values][:BEST])}
 
-    def sentence(self) -> str:
-        """The encodings that share the first place, in one sentence."""
-        parts = []
-        for board in self.of_decoders.values():
-            first = [name for name, (low, _) in board.places().items() if low == 1]
-            what = f"{and_list([f'`{name}`' for name in first])} cannot be told apart at the first place"
-            if len(first) == 1:
-                what = f"`{first[0]}` is first"
-                if ends := board.place_without_a_task(first[0]):
-                    what += f" ({ends} if one task is left out)"
-            elif not first:
-                what = f"`{next(iter(board.values))}` has the best value (few seeds)"
-            where = "the tasks" if board is self.tasks else f"text ({seeds_text(self.text[0])})"
-            parts.append(f"on {where} {what} of {len(board.values)}")
-        text = ", and ".join(parts)
-        return f"{text[:1].upper()}{text[1:]}."
-
-    def summary(self, names: Collection[str] = ()) -> str:
-        """The table of all decoders or of some; without places of a board that has few seeds."""
-        placed = {f"place, {name}": board for name, board in self.of_decoders.items() if board.places()}
-        costs = {row["name"]: row["time"] for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
+    def readme(self) -> str:
+        """The best two of each board and the most used four encodings, in the order of text."""
+        text, tasks = self.text[1], self.tasks
+        names = [*USED]
+        for board in (text, tasks):
+            names += [name for name in board.values if name not in names and "," not in name][:2]
         rows = []
-        for name in (name for name in self.decoders() if not names or name in names):
+        for name in sorted(names, key=[*text.values, *tasks.values].index):
+            first, change = self.text[0].at(name, 1), self.text[0].change(name, NEAR)
+            score = tasks.values.get(name)
+            cells = [
+                f"`{name}`",
+                number(first["mean"]) if first is not None else "",
+                change.plus_minus() if change else "",
+                _share(score.value) if score else "",
+                cost(name),
+                self.families[name],
+            ]
+            rows.append([cell or DASH for cell in cells])
+        return table(["encoding", "text", f"change at {NEAR}x", "tasks", "step time", "family"], rows)
+
+    def summary(self) -> str:
+        """The table of all decoders; without places of a board that has few seeds."""
+        placed = {f"rank, {name}": board for name, board in self.of_decoders.items() if board.places()}
+        rows = []
+        for name in self.decoders():
             cells = [name]
             cells += [board.place(name) for board in placed.values()]
             cells.append(self.parameters(name))
@@ -156,11 +176,22 @@ class Boards:
                 cells += [self.tasks.values[name].text(_share), f"{learned} of {count}"]
             else:
                 cells += ["", ""]
-            cells.append(f"{costs[name]:.2f}" if name in costs else "")
+            cells.append(cost(name))
             rows.append([cell or DASH for cell in cells])
         heads = ["encoding", *placed, "parameters", "text 1x", f"change at {NEAR}x", f"change at {FAR}x",
                  "tasks", "seeds learned", "step time"]  # fmt: skip
         return table(heads, rows)
+
+    def spread_table(self) -> str:
+        """The deviation over seeds of the loss on text, from the encodings that have several."""
+        one, board = self.text
+        if not board.spread:
+            return ""
+        spreads = {"1x": seed_spread(one.further, [one.trained]), "mean beyond 1x": board.spread}
+        rows = [
+            [name, f"{own.sd:.4f}", str(own.freedom), number(own.margin())] for name, own in spreads.items()
+        ]
+        return table(["loss", "deviation", "degrees of freedom", "95 % margin of a difference"], rows)
 
     def _text_cells(self, name: str) -> list[str]:
         if not self.text or (first := self.text[0].at(name, 1)) is None:
@@ -178,7 +209,7 @@ class Boards:
 
     def text_table(self, one: Measured) -> str:
         """The board of a text study."""
-        board, rows = self.losses[one.study.title], []
+        board, rows = self.losses[one.title], []
         places = bool(board.places())
         lengths = [length for length in one.study.lengths if length > one.trained]
         sliding = "sliding" in one.study.protocols
@@ -198,7 +229,7 @@ class Boards:
             )
         factors = [f"{length / one.trained:g}x" for length in lengths]
         heads = [
-            *["place"] * places,
+            *["rank"] * places,
             "encoding",
             "mean beyond 1x",
             "1x",
@@ -228,7 +259,7 @@ class Boards:
                 cells.append(f"{_share(board.score(name, task))} ({learned} of {count})" if count else "")
             rows.append([cell or DASH for cell in cells])
         heads = [
-            "place",
+            "rank",
             *["without a task"] * bool(board.without),
             "encoding",
             "score",
@@ -241,26 +272,29 @@ class Boards:
         """The floor of each task at each length, with its strategy."""
         rows = []
         for one in map(self.counted, self.of(kind, True)):
-            asked = self.floors, one.study.title, one.measure
+            asked = self.floors, one.title, one.measure
             lengths = one.study.scored.lengths or one.study.lengths
             names = dict.fromkeys(highest(*asked, length)[1] for length in lengths)
             cells = floors_by_length(*asked, lengths)
-            rows.append([one.study.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
+            rows.append([one.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
         return table(["task", "floor by length in tokens", "strategy"], rows)
 
 
 def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
-    """The boards of the stored entries of the studies of the leaderboard."""
+    """The boards of the stored entries of the studies of the leaderboard, and the studies of questions."""
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
     pages = [page for one in found for page in one.study.pages[1:]]
     readings = {page.title: one for page in pages if (one := read_measured(page, stored))}
-    return Boards(found, read_floors(stored), readings)
-
-
-def seeds_text(one: Measured) -> str:
-    """`3 seeds`, or `1 to 3 seeds` where encodings differ."""
-    least, most = min(one.seeds.values()), max(one.seeds.values())
-    return f"{least} to " * (least < most) + f"{most} seed{'s' * (most > 1)}"
+    others = {
+        study.title: one
+        for study in studies
+        if not study.leaderboard and not study.grid and (one := read_measured(study, stored, fewest=1))
+    }
+    for study in (one.study for one in found if one.title == "text"):
+        rope = replace(study, encodings={0: [REFERENCE]})
+        if one := read_measured(rope, stored, "text_extended", changed=True, fewest=1):
+            others[one.title] = one
+    return Boards(found, read_floors(stored), readings, others)
 
 
 def effective_length(one: Measured, name: str) -> str:
@@ -276,6 +310,16 @@ def effective_length(one: Measured, name: str) -> str:
 
     each = [kept(losses[seed]) for seed in losses]
     return kept(losses.mean(axis=1, skipna=False)) + f" ({', '.join(each)})" * (len({*each}) > 1)
+
+
+def cost(name: str) -> str:
+    """The time of a training step relative to `none`; empty where it is not measured."""
+    return f"{costs()[stored_name(name)]['time']:.2f}" if stored_name(name) in costs() else ""
+
+
+@cache
+def costs() -> dict[str, dict[str, float]]:
+    return {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
 
 
 def _share(value: float) -> str:

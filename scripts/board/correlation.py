@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 
-from board.figures import looks
-from board.measured import Measured
+from board.figures import family_color
+from board.measured import REFERENCE, Measured
 from board.text import DASH, png, table
-from zoo import registry
 from zoo.figures.style import RC
 
 KEPT = 0.05
@@ -35,66 +35,55 @@ def pairs_of(
     return pairs
 
 
-def correlations(text: Measured, tasks: Mapping[str, pd.DataFrame]) -> str:
+def correlations(text: Measured, tasks: Mapping[str, pd.DataFrame], protocols: Sequence[str]) -> str:
     """Spearman's rank correlation over encodings between the change on text and the score in each task."""
-    rows = []
-    for protocol in ("nonoverlapping", "sliding"):  # `fixed_targets` has one document
+    columns = {}
+    for protocol in protocols:
         every = [pairs_of(text, scores, protocol) for scores in tasks.values()]
         kept = [{name: pair for name, pair in own.items() if pair[0] <= 1 + KEPT} for own in every]
         for label, some in ((protocol, every), (f"{protocol}, kept", kept)):
-            rows.append([label, *(_correlation(pairs, {name: family(text, name) for name in pairs})
-                                  for pairs in some)])  # fmt: skip
-    return table(["protocol", *tasks], rows)
-
-
-def family(one: Measured, name: str) -> str:
-    """The family of an encoding, or of the first one that it is built of in this study."""
-    spec: Any = one.study.options.get(name, {})
-    spec = spec if isinstance(spec, list) else {"name": name, **spec}
-    while not isinstance(spec, str):
-        spec = spec[0] if isinstance(spec, list) else spec.get("of") or spec.get("pattern") or spec["name"]
-    return registry.encodings.describe(spec).family
+            columns[label] = [_correlation(own, {name: text.family(name) for name in own}) for own in some]
+    rows = [row for row in zip(tasks, *columns.values(), strict=True) if {*row[1:]} != {DASH}]
+    return table(["task", *columns], rows)
 
 
 def correlation_figure(text: Measured, tasks: Mapping[str, pd.DataFrame]) -> bytes:
-    """The score of each task over the order of the changes of the loss on text, a point for
-    each encoding, as PNG."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    columns = min(4, len(tasks) + 1)
-    count = math.ceil((len(tasks) + 1) / columns)  # the last panel has the names
-    style = looks(text.encodings)
+    """The score of each task over the change of the loss on text, a point for each encoding, as PNG. The
+    encodings whose two ranks differ most are named."""
+    every = {
+        task: pairs for task, scores in tasks.items() if _varied(pairs := pairs_of(text, scores, "sliding"))
+    }
+    count = max(1, math.ceil(len(every) / 2))
     with rc_context(RC):
-        figure = Figure(figsize=(2.4 * columns, 2.4 * count), layout="constrained")
-        grid = figure.subplots(count, columns, squeeze=False).flat
-        every = [
-            dict(sorted(pairs_of(text, scores).items(), key=lambda one: -one[1][0]))
-            for scores in tasks.values()
-        ]
-        for axes, task, pairs in zip(grid, tasks, every, strict=False):
-            for place, (name, (_, score)) in enumerate(pairs.items()):
-                axes.plot(place, score, style[name].marker, color=style[name].color, markersize=3.8)
-            axes.set_xticks([])
-            axes.set_title(task)
-            if _varied(pairs):
-                value = spearman(np.array([*pairs.values()]) * (-1, 1))
-                axes.annotate(
-                    f"rank correlation {value:+.2f}", (0.03, 0.97), xycoords="axes fraction", va="top",
-                    fontsize=7,
-                )  # fmt: skip
-            axes.margins(y=0.12)
-        for axes in grid[len(tasks) :]:
+        figure = Figure(figsize=(7.0, 2.7 * count), layout="constrained")
+        grid = [*figure.subplots(count, 2, squeeze=False).flat]
+        for axes in grid:
             axes.set_axis_off()
-        for name in dict.fromkeys(name for pairs in every for name in pairs):
-            grid[len(tasks)].plot(
-                [], [], style[name].marker, color=style[name].color, markersize=3.8, label=name
-            )
-        grid[len(tasks)].legend(ncols=2, fontsize=5.5, frameon=False, loc="upper left")
-        figure.supxlabel(
-            "encodings by the change of their loss on text to 4x, the best on the right", fontsize=8
+        families = {}
+        for axes, (task, pairs) in zip(grid, every.items(), strict=False):
+            axes.set_axis_on()
+            points = np.array([*pairs.values()]) * (100, 1) - (100, 0)
+            ranks = pd.DataFrame(points * (-1, 1)).rank().to_numpy()
+            apart = {*np.argsort(-abs(ranks[:, 0] - ranks[:, 1]))[:3]}
+            for index, (name, point) in enumerate(zip(pairs, points, strict=True)):
+                color = family_color(text.family(name))
+                (families[text.family(name)],) = axes.plot(*point, "o", color=color, markersize=4)
+                if index in apart or name == REFERENCE:
+                    above = 3 if (ranks[:, 0] > ranks[index, 0]).sum() % 2 else -8
+                    axes.annotate(
+                        name, point, (3, above), textcoords="offset points", fontsize=6.5, color=color
+                    )
+            axes.set_xscale("symlog", linthresh=1)
+            axes.set_xticks([-1, 0, 1, 3, 10], ["-1", "0", "+1", "+3", "+10 %"])
+            axes.minorticks_off()
+            axes.margins(0.12)
+            value = spearman(np.array([*pairs.values()]) * (-1, 1))
+            axes.set_title(f"{task}: rank correlation {value:.2f}", fontsize=8)
+        figure.supxlabel("change of the loss on text from 1x to 4x under sliding, in per cent", fontsize=8)
+        figure.supylabel("score of the task", fontsize=8)
+        figure.legend(
+            families.values(), families, loc="outside upper center", ncols=7, frameon=False, fontsize=7
         )
-        figure.supylabel("score above the floor beyond 1x", fontsize=8)
         return png(figure)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NEXT = (
-    "path", "nape_entmax", "nape_adaptive", "heads", "grape_a", "bam", "alibi_entmax", "stick_breaking",
-    "cable", "dape", "dpb", "transformer_xl", "rope_sink", "p_rope",
+    "path", "nape+entmax", "asentmax", "nape", "grape_a", "bam", "alibi+entmax", "stick_breaking",
+    "cable", "dape", "dpb", "transformer_xl", "rope+sink", "p_rope",
 )  # fmt: skip
 """After the most used encodings: heads of a board, and combinations. All others follow by name."""
+FAMILIES = (
+    "rotary", "absolute", "content", "bias", "contextual", "weights", "position ids", "schedule",
+)  # fmt: skip
+LINEAR = 0.02
+"""Smaller changes of the loss have a linear axis."""
 LINE = 0.13
 """Inches of a line of text."""
+
+
+def family_color(family: str) -> str:
+    return HUES[FAMILIES.index(family)] if family in FAMILIES else INK
 
 
 def looks(names: Sequence[str]) -> dict[str, Style]:
@@ -46,10 +56,12 @@ def looks(names: Sequence[str]) -> dict[str, Style]:
 
 @dataclass(frozen=True)
 class Curve:
-    """The values of an encoding by length; `note` follows its name at the end of the line."""
+    """The values of an encoding by length, and those of each seed; `note` follows its name at the end of the
+    line."""
 
     points: Mapping[int, Estimate]
     note: str = ""
+    seeds: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,8 @@ class StudyPanel:
     Attributes:
         floor: the score of the best strategy that does not do the task, by length.
         subject: names of the curves that a question asks about.
-        rate: values from 0 to 1. Otherwise outliers above are cut off.
+        rate: values from 0 to 1. Otherwise changes, on an axis that is linear between -LINEAR and LINEAR and
+            logarithmic outside.
     """
 
     title: str
@@ -71,28 +84,17 @@ class StudyPanel:
     rate: bool = False
 
     def ends(self) -> tuple[float, float]:
-        """The ends of the axis. A curve far above the others (four quartile ranges) is cut."""
+        """The ends of the axis."""
+        values = [point.value for one in self.curves.values() for point in one.points.values()]
+        values += [value for one in self.curves.values() for own in one.seeds.values() for value in own]
         if self.rate:
-            return -0.03, 1.03
-        highest = [max(point.value for point in one.points.values()) for one in self.curves.values()]
-        low, high = np.quantile(highest, (0.25, 0.75))
-        fence = high + 4 * (high - low)
-        kept = [one for one, top in zip(self.curves.values(), highest, strict=True) if top <= fence]
-        values = [
-            end
-            for one in kept
-            for point in one.points.values()
-            for end in (point.value, point.low, point.high)
-        ]
-        known = [value for value in values if value is not None]
-        bottom, top = min(known), min(max(known), fence)
-        margin = 0.05 * (top - bottom)
-        return bottom - margin, top + margin
+            return math.floor(10 * min(values)) / 10 - 0.03, 1.03
+        return 1.3 * min(*values, -LINEAR / 2), 1.3 * max(*values, LINEAR)
 
 
 def lines(panels: Sequence[StudyPanel]) -> bytes:
-    """The panels one below the other, as PNG: a bar for the interval at each length, the name of each curve
-    at its end, a dotted line at the trained length, and all below the floor in grey."""
+    """The panels one below the other, as PNG: a dot for each seed, the name of each curve at its end, a line
+    of dots at the trained length, and all below the floor in grey."""
     style = looks(list(dict.fromkeys(name for panel in panels for name in panel.curves)))
     heights = [max(2.6, LINE * (len(panel.curves) + 3)) for panel in panels]
     with rc_context(RC):
@@ -107,6 +109,11 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
     bottom, top = panel.ends()
     lengths = sorted({length for one in panel.curves.values() for length in one.points} | {panel.trained})
     axes.set_xscale("log", base=2)
+    if not panel.rate:
+        axes.set_yscale("symlog", linthresh=LINEAR)
+        marks = [sign * mark for sign in (1, -1) for mark in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)]
+        marks = [0.0, *(mark for mark in marks if bottom < mark < top)]
+        axes.set_yticks(marks, [f"{mark:+g}" if mark else "0" for mark in marks])
     axes.set_ylim(bottom, top)
     axes.set_xlim(lengths[0] * 0.94, lengths[-1] * 1.06)
     axes.set_xticks(lengths, [f"{length}\n{length / panel.trained:g}x" for length in lengths])
@@ -119,7 +126,13 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
     if panel.floor:
         axes.fill_between([*panel.floor], bottom, [*panel.floor.values()], color=GRID, linewidth=0, zorder=0)
         axes.plot([*panel.floor], [*panel.floor.values()], color=FAINT, linewidth=1, zorder=1)
-    labels = []
+
+    def share(value: float) -> float:
+        """The height of a value as a share of the axis."""
+        scale = axes.transData + axes.transAxes.inverted()
+        return float(scale.transform((lengths[0], value))[1])
+
+    labels: list[tuple[float, str, str, bool, tuple[float, float]]] = []
     for index, (name, one) in enumerate(panel.curves.items()):
         look, strong = style[name], name in panel.subject
         # Bars of several curves stand next to each other.
@@ -131,31 +144,20 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
             marker=look.marker, markersize=4, markeredgecolor="white", markeredgewidth=0.4,
             zorder=4 if strong else 3,
         )  # fmt: skip
-        for place, point in zip(at, one.points.values(), strict=True):
-            if point.low is not None and point.high is not None:
-                axes.plot(
-                    [place] * 2,
-                    [point.low, point.high],
-                    color=look.color,
-                    alpha=0.45,
-                    linewidth=0.9,
-                    zorder=2,
-                )
+        for place, own in zip(at, (one.seeds.get(length, ()) for length in one.points), strict=True):
+            axes.plot([place] * len(own), own, ".", color=look.color, alpha=0.6, markersize=3, zorder=2)
         text = name + (f" ({one.note})" if one.note else "")
-        if values[-1] > top:
-            text += f", up to {values.max():+.2f}"
-            inside = np.flatnonzero(values <= top)[-1]
-            last = slice(inside, inside + 2)
-            crossing = 2 ** np.interp(top, values[last], np.log2(at[last]))
-            axes.plot(crossing, top, "^", color=look.color, markersize=5, clip_on=False)
-        elif max(one.points) < lengths[-1]:
+        if max(one.points) < lengths[-1]:
             text += f", ends at {max(one.points)}"
-        labels.append((min(float(values[-1]), top), text, look.color, strong, float(at[-1])))
+        labels.append(
+            (share(float(values[-1])), text, look.color, strong, (float(at[-1]), float(values[-1])))
+        )
     if panel.floor:
-        labels.append((list(panel.floor.values())[-1], "floor", INK, True, max(panel.floor)))
+        end = max(panel.floor)
+        labels.append((share(panel.floor[end]), "floor", INK, True, (end, panel.floor[end])))
     labels.sort()
-    heights = _apart([value for value, *_ in labels], gap * (top - bottom), bottom, top)
-    for (value, text, color, strong, end), height in zip(labels, heights, strict=True):
+    heights = _apart([value for value, *_ in labels], gap, 0, 1)
+    for (_, text, color, strong, end), height in zip(labels, heights, strict=True):
         line = {
             "arrowstyle": "-",
             "color": color,
@@ -165,9 +167,9 @@ def _draw(axes: Axes, panel: StudyPanel, style: Mapping[str, Style], gap: float)
             "relpos": (0, 0.5),
         }
         axes.annotate(
-            text, (end, value), (1.02, (height - bottom) / (top - bottom)), textcoords="axes fraction",
+            text, end, (1.02, height), textcoords="axes fraction",
             fontsize=7, va="center", color=color, fontweight="bold" if strong else "normal",
-            annotation_clip=False, arrowprops=line if end >= lengths[-1] * 0.95 else None,
+            annotation_clip=False, arrowprops=line if end[0] >= lengths[-1] * 0.95 else None,
         )  # fmt: skip
 
 
@@ -179,28 +181,41 @@ def _apart(values: Sequence[float], gap: float, bottom: float, top: float) -> np
     return flat.clip(bottom, max(bottom, top - steps[-1])) + steps
 
 
-def dots(boards: Mapping[str, tuple[Board, str]]) -> bytes:
+def dots(
+    boards: Mapping[str, tuple[Board, str]], families: Mapping[str, str], names: Collection[str] = ()
+) -> bytes:
     """The value of each encoding with its interval, a panel for each board, as PNG.
 
-    The best are on top. A line separates groups: below it begins the first encoding that is worse than the
-    leader of the group above. Where a smaller value is better the axis ends at Tukey's fence.
+    The best are on top. After the name: the interval of the rank. Of all encodings, a line separates groups:
+    below it begins the first one that is worse than the leader of the group above. Where a smaller value is
+    better the axis ends at Tukey's fence.
+
+    Args:
+        names: the encodings that are shown; none: all.
     """
-    rows = max(len(board.values) for board, _ in boards.values())
+    shown = {
+        title: [name for name in board.values if not names or name in names]
+        for title, (board, _) in boards.items()
+    }
+    rows = max(map(len, shown.values()))
     with rc_context(RC):
-        figure = Figure(figsize=(3.3 * len(boards), 0.155 * rows + 0.9), layout="constrained")
-        for axes, (title, (board, unit)) in zip(
-            figure.subplots(1, len(boards), squeeze=False).flat, boards.items(), strict=True
-        ):
-            _draw_dots(axes, board, unit, rows)
+        figure = Figure(figsize=(3.5 * len(boards), 0.155 * rows + 1.1), layout="constrained")
+        grid = figure.subplots(1, len(boards), squeeze=False).flat
+        for axes, (title, (board, unit)) in zip(grid, boards.items(), strict=True):
+            _draw_dots(axes, board, unit, shown[title], families, rows)
             axes.set_title(title, fontsize=8.5)
+        there = {families.get(name, "") for own in shown.values() for name in own}
+        for family in (family for family in FAMILIES if family in there):
+            axes.plot([], [], "o", color=family_color(family), markersize=4, label=family)
+        figure.legend(loc="outside lower center", ncols=8, frameon=False, fontsize=7, handletextpad=0.1)
         return png(figure)
 
 
-def _draw_dots(axes: Axes, board: Board, unit: str, rows: int) -> None:
-    names, shown = [*board.values], board.behind or board.values
-    known = [one for one in shown.values() if one]
-    # The most used have the color of the other figures. There are fewer hues than encodings.
-    style = looks([name for name in names if name in FIRST])
+def _draw_dots(
+    axes: Axes, board: Board, unit: str, names: Sequence[str], families: Mapping[str, str], rows: int
+) -> None:
+    every = board.behind or board.values
+    known = [one for name in names if (one := every[name])]
     ascending = len(known) > 1 and known[0].value < known[-1].value
     low = min(one.low if one.low is not None else one.value for one in known)
     end = max(one.high if one.high is not None else one.value for one in known)
@@ -210,14 +225,11 @@ def _draw_dots(axes: Axes, board: Board, unit: str, rows: int) -> None:
     margin = 0.04 * (end - low)
     axes.set_xlim(low - margin, end + margin)
     axes.set_ylim(rows - 0.5, -0.7)
-    count = 0
-    for group in board.groups():
-        count += len(group)
-        axes.axhline(
-            count - 0.5, color=FAINT, linewidth=0.5, xmin=-0.35 if count < len(names) else 0, clip_on=False
-        )
+    leaders = [group[0] for group in board.groups()[1:]] if len(names) == len(board.values) else []
+    for name in leaders:
+        axes.axhline(names.index(name) - 0.5, color=FAINT, linewidth=0.5)
     for row, name in enumerate(names):
-        one, color = shown[name], style[name].color if name in style else INK
+        one, color = every[name], family_color(families.get(name, ""))
         if one is None:
             axes.text(end, row, "cannot be read beyond", ha="right", va="center", fontsize=6.5, color=INK)
             continue
@@ -230,10 +242,7 @@ def _draw_dots(axes: Axes, board: Board, unit: str, rows: int) -> None:
         if one.low is not None and one.high is not None:
             axes.plot([one.low, one.high], [row, row], color=color, linewidth=1.3, alpha=0.7)
         axes.plot(one.value, row, "o", color=color, markersize=4)
-    spans = [board.place(name) for name in names]
-    axes.set_yticks(
-        range(len(names)), [f"{name}  {span:>5}" for name, span in zip(names, spans, strict=True)]
-    )
+    axes.set_yticks(range(len(names)), [f"{name}  {board.place(name):>5}" for name in names])
     axes.tick_params(axis="y", length=0, labelsize=6.8)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)

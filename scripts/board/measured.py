@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,11 @@ SHOWN = FIRST
 LEFT_OUT = frozenset({"drope"})
 """Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is
 `none` with scaled logits beyond the trained length. `scripts/results/drope` has the comparison."""
+DISPLAYED = {
+    "heads": "nape", "nape_entmax": "nape+entmax", "nape_adaptive": "asentmax",
+    "alibi_entmax": "alibi+entmax", "rope_sink": "rope+sink",
+}  # fmt: skip
+"""Names of rows by the names in the files of the studies, where they differ."""
 LEARNED = 0.9
 """A seed has learned a task with at least this share of whole answers at the trained length."""
 
@@ -60,30 +65,13 @@ def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
         f"{key.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
         for key, value in changed.items()
     )
-    return ", ".join([encoding, *changes])
+    return ", ".join([DISPLAYED.get(encoding, encoding), *changes])
 
 
-def reports(
-    runs: Sequence[RunInfo],
-    own: Collection[str],
-    reference: str | None = None,
-    protocols: Sequence[str] | None = None,
-) -> tuple[Report, Report]:
-    """The reports of all runs, and of those that differ in the encoding alone.
-
-    Args:
-        own: the encodings with changes of the model of their own.
-    """
-    alike = [run for run in runs if encoding_of(run) not in own]
-    compared = report_on(alike, reference=reference, protocols=protocols)
-    if len(alike) == len(runs):
-        return compared, compared
-    return report_on(runs, reference=reference, protocols=protocols, force=True), compared
-
-
-def left_out(own: Collection[str]) -> str:
-    """The sentence on the encodings that the second of the `reports` is without."""
-    return f"`{'`, `'.join(sorted(own))}` changes the model too, so the comparison below is without it."
+def stored_name(name: str) -> str:
+    """The encoding of a curve as the study's file names it."""
+    first = name.partition(",")[0]
+    return next((stored for stored, shown in DISPLAYED.items() if shown == first), first)
 
 
 @dataclass(frozen=True)
@@ -92,17 +80,15 @@ class Measured:
 
     Attributes:
         report: of all entries.
-        compared: of those that differ in the encoding alone.
-        names: for each label of the report the encoding's name in the study.
-        missing: for each encoding with missing entries the stored and the wanted number of seeds.
+        names: for each label of the report the displayed name of its encoding.
+        title: the name of its page.
         further: with the seeds that only some encodings have (see `of_common_seeds`).
     """
 
     study: Study
     report: Report
-    compared: Report
     names: dict[str, str]
-    missing: dict[str, tuple[int, int]]
+    title: str
     further: Measured | None = None
 
     @cached_property
@@ -188,50 +174,55 @@ class Measured:
         rows = rows[(rows["length"] == factor * self.trained) & rows["mean"].notna()]
         return rows.iloc[0] if len(rows) else None
 
-    def why_not(self, name: str, factor: int) -> str:
-        """The reason why there is no value."""
-        if name not in self.names.values():
-            about = registry.encodings.all().get(name)
-            if about is not None and not getattr(about, self.kind):
-                return f"not for {self.kind}s"
-            return "not measured yet" if name in self.missing else "not in this study"
-        rows = self.at_lengths(name)
-        notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
-        return notes.iloc[0] if len(notes) else "not measured"
+    def family(self, name: str) -> str:
+        """The family of an encoding, or of the first one that it is built of in this study."""
+        name = stored_name(name)
+        spec: Any = self.study.options.get(name, {})
+        spec = spec if isinstance(spec, list) else {"name": name, **spec}
+        while not isinstance(spec, str):
+            spec = (
+                spec[0] if isinstance(spec, list) else spec.get("of") or spec.get("pattern") or spec["name"]
+            )
+        return registry.encodings.describe(spec).family
 
 
-def read_measured(study: Study, stored: Path) -> Measured | None:
-    """A study as far as it is stored; None while fewer than two encodings are."""
+def read_measured(
+    study: Study, stored: Path, title: str = "", changed: bool = False, fewest: int = 2
+) -> Measured | None:
+    """A study as far as it is stored; None while fewer than `fewest` encodings are.
+
+    Args:
+        changed: with all evaluations of a checkpoint after a change of its encoding.
+    """
     every = [entry for entry in study.entries(stored) if entry.encoding not in LEFT_OUT]
     entries = [entry for entry in every if entry.run and shown_runs([entry])[0].measurements]
-    names = Counter(entry.encoding for entry in entries)
-    if len(names) < 2:
+    if len({entry.encoding for entry in entries}) < fewest:
         return None
-    wanted = Counter(entry.encoding for entry in every)
-    missing = {name: (names[name], count) for name, count in wanted.items() if names[name] < count}
-    found = _measured(study, shown := of_common_seeds(entries), missing)
+    title = title or study.title
+    found = _measured(study, shown := of_common_seeds(entries), title, changed)
     if len(shown) < len(entries):
-        found = replace(found, further=_measured(study, entries, missing))
+        found = replace(found, further=_measured(study, entries, title, changed))
     return found
 
 
 def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
-    """Of a text only the entries with the seeds that most encodings have, which should be all of them: a seed
-    changes the loss of all encodings alike, and not the scores of a task."""
+    """Entries of the seeds shared by most encodings (text studies only). Seeds shift all losses together, so
+    means over different seeds do not compare."""
     seeds = Counter(seed for _, seed in {(one.encoding, one.seed) for one in entries})
     most = max(seeds.values())
     return [one for one in entries if one.study.is_task or seeds[one.seed] == most]
 
 
-def _measured(study: Study, entries: Sequence[Entry], missing: dict[str, tuple[int, int]]) -> Measured:
+def _measured(study: Study, entries: Sequence[Entry], title: str, changed: bool) -> Measured:
     # A checkpoint in a window of its trained length is a baseline of text.
     window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
-    runs = shown_runs(entries, window)
+    runs = shown_runs(entries, changed or window)
     named = (run.label for run in runs if encoding_of(run) == REFERENCE)
-    report, compared = reports(runs, study.own, next(named, None))
+    reference = next(named, None) if study.leaderboard and not changed else None
+    report = report_on(runs, reference=reference, force=True)
     first = report.results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
     labels = {
         label: curve_name(encoding_of(report.results.runs[run]), json.loads(changed))
         for label, run, changed in first.itertuples(name=None)
     }
-    return Measured(study, report, compared, labels, missing)
+    return Measured(study, report, labels, title)

@@ -1,54 +1,18 @@
-"""Entries of a study and those of another one that differs in a single setting: paired differences."""
+"""Losses of documents, their paired differences, and intervals over documents and seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from board.text import DASH, table
-from results import Entry, Study
 from zoo.comparison.formatting import signed
 from zoo.evaluation.interval import combined, interval_of_mean, interval_of_rate_difference, interval_of_ratio
 from zoo.evaluation.measurement import Units
-
-Scores = tuple[np.ndarray, np.ndarray | None]
-"""The right answers of examples, or the bits of documents, and the bytes of documents, [N] each."""
-
-
-def pairs_of_entries(
-    study: Study, others: Sequence[Study], stored: Path
-) -> Iterator[tuple[str, list[tuple[Entry, Entry]]]]:
-    """The stored entries of each encoding of a study, each with the entry of the same encoding and seed in
-    one of the others."""
-    known = {(one.encoding, one.seed): one for other in others for one in other.entries(stored)}
-    entries = study.entries(stored)
-    for name in dict.fromkeys(one.encoding for one in entries):
-        own = [one for one in entries if one.encoding == name and (name, one.seed) in known]
-        pairs = [(known[name, one.seed], one) for one in own]
-        if pairs := [pair for pair in pairs if all(one.run for one in pair)]:
-            yield name, pairs
-
-
-def differences_table(study: Study, others: Sequence[Study], protocol: str, stored: Path) -> str:
-    """The paired difference of each encoding to the same one in the other studies, by length, with a 95 %
-    interval over seeds and documents or examples; empty without a pair."""
-    rows = []
-    for name, pairs in pairs_of_entries(study, others, stored):
-        scores = [tuple(_scores(one, protocol) for one in pair) for pair in pairs]
-        cells = [
-            _difference([(a[length], b[length]) for a, b in scores]).text(signed)
-            if all(length in one for pair in scores for one in pair)
-            else DASH
-            for length in study.lengths
-        ]
-        rows.append([name, *cells])
-    return table(["encoding", *map(str, study.lengths)], rows) if rows else ""
 
 
 @dataclass(frozen=True)
@@ -180,22 +144,3 @@ def mean_over_lengths(every: Sequence[UnitLosses]) -> UnitLosses:
     return UnitLosses(
         {seed: np.mean([one.amounts[seed] for one in every], axis=0) for seed in seeds}, every[0].sizes
     )
-
-
-def _difference(seeds: Sequence[tuple[Scores, Scores]]) -> Estimate:
-    return estimate([after - before for (before, _), (after, _) in seeds], seeds[0][0][1])
-
-
-def _scores(entry: Entry, protocol: str) -> dict[int, Scores]:
-    (rows,) = (
-        one.rows
-        for one in entry.run.measurements
-        if one.protocol == protocol and not one.changed and "data" not in one.parameters
-    )
-    found = {}
-    for units, row in ((row.units, row) for row in rows if row.units):
-        if units.scores:
-            found[row.length] = np.array(units.scores, float), None
-        else:
-            found[row.length] = np.array(units.nats, float) / math.log(2), np.array(units.bytes, float)
-    return found

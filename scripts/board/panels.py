@@ -1,4 +1,4 @@
-"""The panels of a study: shares of right answers with intervals over seeds, or paired changes of the loss."""
+"""The panel of a study: shares of right answers of seeds and their mean, or paired changes of the loss."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from board.pairs import UnitLosses, mean_over_seeds
 from zoo.comparison.formatting import number
 
 UNITS = {"bits_per_byte": "bits per byte", "loss_nats": "nats"}
-DRAWN = ("nonoverlapping", "sliding")
-"""The protocols of text in figures if a study has them: `fixed_targets` may have one document, and `repeats`
-has no lengths."""
 
 
-def study_panels(one: Measured, boards: Boards) -> list[StudyPanel]:
-    """The panels of a study for the most used encodings and the best ones."""
-    shown, name = boards.shown(one), one.study.title
+def drawn_protocol(one: Measured) -> str:
+    """`sliding` for a text that has it, which has no early-token effect; else the first protocol."""
+    return "sliding" if "sliding" in one.study.protocols else one.study.protocols[0]
+
+
+def study_panel(one: Measured, boards: Boards) -> StudyPanel:
+    """The panel of a study for the most used encodings and the best ones."""
+    shown = boards.shown(one)
     if one.is_task:
         rows = one.rows[(one.rows["measure"] == one.measure) & one.rows["name"].isin(shown)]
-        return [task_panel(name, rows, one.trained, boards.floors[name][one.measure])]
-    drawn = [protocol for protocol in one.study.protocols if protocol in DRAWN] or one.study.protocols[:1]
-    return [
-        change_panel(
-            f"{name}, {protocol}", UNITS[one.measure], one.trained,
-            {encoding: one.losses(encoding, protocol) for encoding in shown},
-        )
-        for protocol in drawn
-    ]  # fmt: skip
+        return task_panel(one.title, rows, one.trained, boards.floors[one.title][one.measure])
+    protocol = drawn_protocol(one)
+    title = f"{one.title}, {protocol}: change of the loss from {one.trained} tokens (loss there in brackets)"
+    losses = {encoding: one.losses(encoding, protocol) for encoding in shown}
+    return change_panel(title, UNITS[one.measure], one.trained, losses)
 
 
 def task_panel(
@@ -41,17 +39,20 @@ def task_panel(
     floors: Mapping[str, Mapping[str, float]],
     subject: Sequence[str] = (),
 ) -> StudyPanel:
-    """The shares of right tokens or answers with 95 % intervals over seeds, of the rows of one measure."""
+    """The shares of right tokens or answers of seeds and their mean, of the rows of one measure."""
     rows = rows[rows["value"].notna()]
-    curves = {
-        name: Curve({int(length): mean_over_seeds(each["value"]) for length, each in own.groupby("length")})
-        for name, own in rows.groupby("name", sort=False)
-    }
+    curves = {}
+    for name, own in rows.groupby("name", sort=False):
+        each = {int(length): [*values] for length, values in own.groupby("length")["value"]}
+        points = {length: mean_over_seeds(values) for length, values in each.items()}
+        if len(points) > 1:
+            curves[name] = Curve(points, seeds={at: values for at, values in each.items() if len(values) > 1})
     unit = (
         "share of right tokens" if rows["measure"].iloc[0] == "token_accuracy" else "share of right answers"
     )
     lengths = sorted({*rows["length"]})
-    floor = {length: max(floors[str(length)].values()) for length in lengths if str(length) in floors}
+    known = {*map(str, lengths)} <= floors.keys()
+    floor = {length: max(floors[str(length)].values()) for length in lengths} if known else {}
     return StudyPanel(title, unit, trained, curves, floor, subject, rate=True)
 
 
@@ -68,7 +69,7 @@ def change_panel(
     curves = {}
     for name, own in losses.items():
         first = losses[against or name].get(trained)
-        if first and trained in own:
+        if first and trained in own and len(own) > 1:
             points = {length: one.less(first) for length, one in own.items()}
             curves[name] = Curve(points, number(own[trained].estimate().value))
     whose = f" of {against}" if against else ""

@@ -67,7 +67,7 @@ def seed_scores(one: Measured, floors: Floors) -> pd.DataFrame:
     for (name, seed), own in one.rows.groupby(["name", "seed"], sort=False):
         values = own[own["measure"] == one.measure].set_index("length")["value"]
         lengths = one.study.scored.lengths or [at for at in own["length"].unique() if at > one.trained]
-        scores = [above(floors, one.study.title, one.measure, at, values.get(at, 0.0)) for at in lengths]
+        scores = [above(floors, one.title, one.measure, at, values.get(at, 0.0)) for at in lengths]
         found.append((name, seed, float(np.mean(scores))))
     return pd.DataFrame(found, columns=["encoding", "seed", "score"])
 

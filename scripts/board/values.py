@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from board.boards import COSTS, FAR, NEAR, Boards
-from board.measured import Measured
+from board.boards import FAR, NEAR, Boards, cost, costs
+from board.measured import Measured, stored_name
 from board.pairs import mean_over_seeds
 from board.scores import Floors, highest
 from board.text import DASH, table
@@ -51,12 +50,12 @@ def values(study: str, rows: pd.DataFrame, summary: pd.DataFrame, protocols: Seq
 
 def of_study(one: Measured, floors: Floors) -> pd.DataFrame:
     """The values of a study, with the floor of each score of a task."""
-    found = values(one.study.title, one.rows, one.summary, one.study.protocols)
-    if not one.is_task:
+    found = values(one.title, one.rows, one.summary, one.study.protocols)
+    if one.title not in floors:
         return found
     floor = [
-        highest(floors, one.study.title, row.measure, row.length)[0]
-        if row.measure in floors[one.study.title] else None
+        highest(floors, one.title, row.measure, row.length)[0]
+        if row.measure in floors[one.title] else None
         for row in found.itertuples()
     ]  # fmt: skip
     return found.assign(floor=floor)
@@ -66,49 +65,42 @@ def csv(tables: Sequence[pd.DataFrame]) -> bytes:
     return pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n").encode()
 
 
-def means_table(summary: pd.DataFrame, measure: str) -> str:
-    """The mean of another measure at each length where it has values, the best encoding first."""
-    values = summary.pivot(index="name", columns="length", values=measure).dropna(axis=1, how="all")
-    values = values.sort_values([*reversed(values.columns)], ascending=False)
-    cells = values.map(lambda value: DASH if np.isnan(value) else f"{value:.2f}")
-    return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
+def means_table(one: Measured, protocol: str, names: Sequence[str] = (), lengths: Sequence[int] = ()) -> str:
+    """The mean over seeds at each length (whole answers, bits per byte or nats), the best encoding first."""
+    names = names or one.encodings
+    rows = {name: one.at_lengths(name, protocol).set_index("length")["mean"] for name in names}
+    means = pd.DataFrame(rows).T.reindex(columns=lengths or one.study.lengths).dropna(how="all")
+    means = means.sort_values([*reversed(means.columns)], ascending=not one.is_task, na_position="last")
+    cells = means.map(
+        lambda value: DASH if np.isnan(value) else f"{value:.2f}" if one.is_task else number(value)
+    )
+    heads = [f"{length} ({length / one.trained:g}x)" for length in means.columns]
+    return table(["encoding", *heads], ([name, *row] for name, *row in cells.itertuples()))
 
 
 def wide_table(boards: Boards) -> str:
-    """A row for each encoding and columns at some multiples of the trained length, with reasons for gaps."""
-    notes: dict[str, int] = {}
-    names = list(
-        dict.fromkeys([*boards.decoders(), *(name for one in boards.found for name in one.encodings)])
-    )
+    """A row for each encoding and columns at some multiples of the trained length."""
+    names = dict.fromkeys([*boards.decoders(), *(name for one in boards.found for name in one.encodings)])
     columns: dict[str, list[str]] = {}
 
-    def cells(one: Measured, factor: int) -> list[str]:
-        found = []
-        for name in names:
-            if (row := one.at(name, factor)) is None:
-                found.append(
-                    f"{DASH}<sup>{notes.setdefault(one.why_not(name, factor), len(notes) + 1)}</sup>"
-                )
-            elif not one.is_task:
-                found.append(number(row["mean"]))
-            else:
-                tokens = f" ({row[one.measure]:.2f})" if abs(row[one.measure] - row["mean"]) > 1e-6 else ""
-                found.append(f"{row['mean']:.2f}{tokens}")
-        return found
+    def cell(one: Measured, name: str, factor: int) -> str:
+        if (row := one.at(name, factor)) is None:
+            return DASH
+        return f"{row['mean']:.2f}" if one.is_task else number(row["mean"])
 
     for one in boards.found:
         for factor in (1, NEAR, FAR):
             if factor * one.trained in one.study.lengths:
-                columns[f"{one.study.title} {factor}x"] = cells(one, factor)
+                columns[f"{one.title} {factor}x"] = [cell(one, name, factor) for name in names]
         if "repeats" in one.study.protocols:
             columns["repeats beyond less within 1x"] = [_repeats(one, name) or DASH for name in names]
-    costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
     columns["parameters"] = [boards.parameters(name) or DASH for name in names]
-    for head, key in (("step time", "time"), ("memory", "memory")):
-        columns[head] = [f"{costs[name][key]:.2f}" if name in costs else DASH for name in names]
-    below = "; ".join(f"<sup>{count}</sup> {reason}" for reason, count in notes.items())
-    text = table(["encoding", *columns], zip(names, *columns.values(), strict=True))
-    return f"{text}\n\n{below}" if below else text
+    columns["step time"] = [cost(name) or DASH for name in names]
+    memory = {name: own["memory"] for name, own in costs().items()}
+    columns["memory"] = [
+        f"{memory[own]:.2f}" if (own := stored_name(name)) in memory else DASH for name in names
+    ]
+    return table(["encoding", *columns], zip(names, *columns.values(), strict=True))
 
 
 def _repeats(one: Measured, name: str) -> str:

@@ -18,13 +18,12 @@ from scipy.stats import trim_mean
 
 import leaderboard
 import results
-from board.boards import BEST, effective_length, read_boards
-from board.correlation import family, spearman, without_a_family
+from board.boards import effective_length, read_boards
+from board.correlation import spearman, without_a_family
 from board.figures import NEXT, looks
-from board.measured import read_measured
-from board.pairs import RISING, Estimate, Spread, differences_table
+from board.measured import DISPLAYED, Measured, read_measured, stored_name
+from board.pairs import RISING, Estimate, Spread
 from board.scores import STEPS, bootstrap, draws_of, interquartile_mean, loss_board, mean_losses, task_board
-from board.sentences import filled, problems
 from board.values import _repeats as repeats
 from zoo import registry
 from zoo.comparison.stored import write
@@ -134,7 +133,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean():
 
 def test_a_score_is_the_mean_above_the_floor(pages):
     """With copy alone on the board: a length that cannot be read scores 0."""
-    page = (pages / "leaderboard.md").read_text().partition("## Decoders on tasks")[2]
+    page = (pages / "boards.md").read_text().partition("## Decoders on tasks")[2]
     floors = json.loads((RESULTS / "floors.json").read_text())["copy"]["accuracy"]
     found, learned = cells(page, "score"), cells(page, "seeds learned")
     scores = {}
@@ -143,12 +142,12 @@ def test_a_score_is_the_mean_above_the_floor(pages):
             continue
         each = []
         for length in LENGTHS:
-            share = row_of("copy", name, 0, length).get("accuracy", 0.0)
+            share = row_of("copy", stored_name(name), 0, length).get("accuracy", 0.0)
             floor = max(floors[str(length)].values())
             each.append(max(0.0, (share - floor) / (1 - floor)))
         scores[name] = sum(each) / len(LENGTHS)
         assert found[name] == f"{scores[name]:.2f}"  # one seed has no interval
-        whole = row_of("copy", name, 0, 24)["accuracy"]
+        whole = row_of("copy", stored_name(name), 0, 24)["accuracy"]
         assert learned[name] == f"{int(whole >= 0.9)} of 1"
     assert len(scores) > 40 and scores["learned"] == 0
     assert [*scores.values()] == sorted(scores.values(), reverse=True)
@@ -313,64 +312,39 @@ def test_seeds_of_few_encodings_serve_the_intervals_of_all():
     assert two.further and not loss_board(two).places()
 
 
-def test_the_readmes_rows_are_those_that_matter(pages):
-    page = (pages / "leaderboard.md").read_text()
-    every = cells(page, "change at 4x")
-    assert {*TEXTS} <= every.keys() and every["rope"].startswith("+0.16")
-    assert [*every][:BEST] == [*cells(page, "score")][:BEST]
-    assert len(page.partition("| --- |")[0].splitlines()[-1].split(" | ")) == 8
+def test_a_study_of_three_seeds_has_ranks_and_one_of_one_seed_none(pages):
+    page = (pages / "boards.md").read_text()
+    one, several = page.split("\n## Decoders on text")[1].split("Masked text, nats per masked token:")
+    assert "mean beyond 1x" in one and "rank" not in one.partition("| --- |")[0].splitlines()[-1]
+    assert cells(several, "rank") == {"deberta": "1", "none": "2–3", "rope": "2–3"}
 
 
-def test_a_study_of_three_seeds_has_places_and_one_of_one_seed_none(pages):
-    page = (pages / "leaderboard.md").read_text()
-    one, several = page.split("\n## Decoders on text")[1].split(
-        "`masked_text`, nats per masked token, 3 seeds:"
-    )
-    assert "mean beyond 1x" in one and "place" not in one.partition("| --- |")[0].splitlines()[-1]
-    assert cells(several, "place") == {"deberta": "1", "none": "2–3", "rope": "2–3"}
-
-
-def test_a_sentence_has_the_number_of_its_cell():
-    line = "RoPE has 1.111, 0.22 more than ALiBi; 0.33. <!-- cells: {} -->\n"
-    full = line.format("text/rope/32x; text/rope/32x - text/alibi/32x; constant")
-    rope, alibi = (text_rows(name, "nonoverlapping")[-1]["bits_per_byte"] for name in ("rope", "alibi"))
-    assert filled(full).startswith(f"RoPE has {rope:.3f}, {rope - alibi:.2f} more than ALiBi; 0.33. ")
-    assert not [*problems(full)]
-    assert [*problems("\n" + line.format("constant"))] == ["2: 3 numbers and 1 cells"]
-    lost = "It has 1.11. <!-- cells: text/rope/64x -->\n"
-    assert filled(lost) == lost and [*problems(lost)] == ["1: not stored: text/rope/64x"]
-
-
-def test_max_index_lists_answers_beyond_the_trained_length(pages):
-    text = (pages / "max_index.md").read_text().partition("## Beyond the trained length")[2]
-    for name in ENCODINGS:
-        expected = statistics.fmean(accuracies(name, 512, "accuracy_beyond"))
-        assert cells(text, "512")[name] == f"{expected:.2f}"
-
-
-def test_a_question_shows_its_encodings_alone(pages):
-    text = (pages / "question_rope_flip_flop.md").read_text().partition("## accuracy")[2]
-    found = cells(text, "192")
-    assert found.keys() == {"rope", "none"}
-    for name, cell in found.items():
-        value = row_of("flip_flop", name, 0, 192)["accuracy"]
-        assert cell.strip("*").startswith(f"{value:.3f} (")
-    assert not (pages / "question_far_recall.md").exists()
-
-
-def test_a_page_lists_each_seed_and_the_missing_ones(pages):
+def test_a_page_keeps_its_text_and_gets_its_tables(pages):
+    page = "A.\n\n<!-- results: a -->\n\nold\n\n<!-- end -->\n\n<!-- results: b --><!-- end -->\n"
+    made = leaderboard.filled(page, {"a": "new"})
+    assert made == page.replace("old", "new") == leaderboard.filled(made, {"a": "new"})
     text = (pages / "max_index.md").read_text()
-    assert "Not measured yet: t5 (2 of 3 seeds)." in text
-    missing = re.search(r"Not measured yet: (.*)\.", (pages / "copy.md").read_text())[1]
-    assert "path (0 of 5 seeds)" in missing and missing.endswith(" encodings (1 of 5 seeds)")
-    (line,) = re.findall(r"^\| rope \| .* of .*$", text, re.MULTILINE)
-    values = accuracies("rope", 512)
-    won = sum(value >= 0.95 for value in values)
-    listed = ", ".join(f"{value:.2f}" for value in sorted(values, reverse=True))
-    assert line.rstrip(" |").endswith(f"{statistics.median(values):.2f} ({listed})")
-    assert f"{won} of 3 (" in line.split(" | ")[-1]
-    for figure in ("max_index", "leaderboard", "text_lengths", "text_and_tasks"):
+    assert "Point at the first" in text and "Not measured" not in text
+    found = cells(text, "512 (8x)")
+    assert found.keys() == {*ENCODINGS}
+    for name in ENCODINGS:
+        assert found[name] == f"{statistics.fmean(accuracies(name, 512)):.2f}"
+    for figure in ("max_index", "leaderboard", "leaderboard_all", "text"):
         assert (pages / f"{figure}.png").stat().st_size > 10_000
+
+
+def test_a_row_has_the_name_of_its_method(pages):
+    """Also the page of each study; names in the files of studies serve the stored runs."""
+    for page in ("boards.md", "values.md", "copy.md"):
+        rows = {line.split(" | ")[0].strip("| ") for line in (pages / page).read_text().splitlines()}
+        assert not rows & {*DISPLAYED}
+    assert {*DISPLAYED.values()} <= {*pd.read_csv(pages / "values.csv")["encoding"]}
+
+
+def test_every_results_page_is_short():
+    pages = [*(ROOT / "docs" / "results").glob("*.md")]
+    assert sum(page.stat().st_size for page in pages) < 200_000
+    assert (ROOT / "README.md").stat().st_size <= 9_000
 
 
 def test_rank_correlation_is_pearsons_of_the_ranks():
@@ -384,7 +358,7 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
 
 def test_drope_has_no_row(pages):
     assert measurements_of("copy", "drope")
-    for page in ("leaderboard.md", "copy.md", "text.md"):
+    for page in ("leaderboard.md", "boards.md", "copy.md", "text.md"):
         assert not re.search(r"^\|.*\bdrope\b", (pages / page).read_text(), re.MULTILINE)
 
 
@@ -395,7 +369,7 @@ def text_rows(encoding, protocol, study="text"):
 
 
 def test_the_effective_length_is_that_of_sliding_windows(pages):
-    found = cells((pages / "leaderboard.md").read_text(), "effective length")
+    found = cells((pages / "boards.md").read_text(), "effective length")
     for name in ("none", "rope", "t5"):
         losses = [row["loss_nats"] for row in text_rows(name, "sliding")]
         kept = [loss <= losses[0] + 0.05 for loss in losses]
@@ -440,14 +414,11 @@ def test_repeats_are_a_difference_between_far_and_near_ones(pages):
             sums[row["length"] > 256][1] += sum(row["units"]["bytes"])
         change = sums[True][0] / sums[True][1] - sums[False][0] / sums[False][1]
         assert float(found[name]) == pytest.approx(change, abs=6e-4)
-    assert "997 targets" in text
-    flat = " ".join((pages / "leaderboard.md").read_text().split())
-    assert "65,536 targets in 17 documents" in flat
 
 
 def test_a_checkpoint_in_a_window_of_its_length_is_a_baseline_of_text(pages):
     """Of the evaluations after training this one alone has a row."""
-    found = cells((pages / "leaderboard.md").read_text(), "mean beyond 1x")
+    found = cells((pages / "boards.md").read_text(), "mean beyond 1x")
     assert {name for name in found if name not in TEXTS} == {"rope, window 256"}
     every = measurements_of("text", "rope")
     (rows,) = (one.rows for one in every if one.protocol == "nonoverlapping"
@@ -461,43 +432,13 @@ def test_parameters_are_relative_to_none(pages):
     assert found["none"] == "1.00 (1.00)" and found["learned"].startswith("1.02")
 
 
-def test_a_change_of_a_setting_is_paired():
-    """The differences of training at 1,024 tokens are those of the stored values, within an interval."""
-    named = {study.name: study for study in results.read_studies(results.STUDIES)}
-    page = differences_table(named["text_1024"], [named["text"]], "nonoverlapping", results.OUT)
-    found = cells(page, "256")
-    assert {"alibi", "fox"} <= found.keys()
-    for name, cell in found.items():
-        after, before = (
-            text_rows(name, "nonoverlapping", study)[0]["bits_per_byte"] for study in ("text_1024", "text")
-        )
-        value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", cell))
-        assert value == pytest.approx(after - before, abs=6e-4) and low < value < high
-
-
-def test_a_change_is_paired_by_seed():
-    """Two tasks in place of two settings: those have several seeds of the same encodings."""
-    named = {study.name: study for study in results.read_studies(results.STUDIES)}
-    found = cells(differences_table(named["reverse"], [named["copy"]], "accuracy", results.OUT), "24")
-    for name in ("alibi", "fox", "kerple"):
-        before, after = (
-            [row_of(study, name, seed, 24)["accuracy"] for seed in SEEDS] for study in ("copy", "reverse")
-        )
-        changes = [second - first for first, second in zip(before, after, strict=True)]
-        value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", found[name]))
-        assert value == pytest.approx(statistics.fmean(changes), abs=6e-4) and low < min(changes) < high
-
-
 def test_a_combination_is_of_the_family_of_its_first_encoding():
     study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
     expected = {
-        "rope": "rotary",
-        "dape": "bias",
-        "interleave": "rotary",
-        "heads": "bias",
-        "nape_entmax": "bias",
-    }
-    assert {name: family(types.SimpleNamespace(study=study), name) for name in expected} == expected
+        "rope": "rotary", "dape": "bias", "interleave": "rotary", "nape": "bias", "nape+entmax": "bias",
+        "rope, window 256": "rotary",
+    }  # fmt: skip
+    assert {name: Measured.family(types.SimpleNamespace(study=study), name) for name in expected} == expected
 
 
 def test_a_family_that_makes_a_correlation_shows_in_its_range():
