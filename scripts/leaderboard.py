@@ -1,11 +1,11 @@
-"""Write docs/results from the measurements that `scripts/results.py` has stored: figures, tables, values.csv.
+"""Write docs/results from the tables of scripts/results: figures, tables, values.csv.
 
     python scripts/leaderboard.py                  # all pages, and the table in the README
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
     python scripts/leaderboard.py --floors         # simulate the strategies that do not do a task
 
 A page holds its text, and between `<!-- results: NAME -->` and `<!-- end -->` a table that is written here.
-Nothing is computed again: run `scripts/results.py` to measure more.
+Nothing is computed again: `zoo sweep scripts/studies/NN_NAME.yaml --store scripts/results` measures more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Studies with the entries that `scripts/results.py` has stored."""
+"""Studies with their stored entries."""
 
 from __future__ import annotations
 
