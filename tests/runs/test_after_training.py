@@ -75,7 +75,7 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
 
 
 def test_a_window_with_sink_tokens_and_a_scale_are_laid_over_a_trained_model(rope):
-    scale = {"name": "temperature", "scale": 0.5, "length": 2, "heads": "all"}
+    scale = {"name": "temperature", "scale": 0.5, "length": 2, "offset": 1, "heads": "all"}
     sets = {"model.window": 4, "model.sink_tokens": 2, "model.logit_scale": scale}
     task = load_run(rope, [f"{key}={value}" for key, value in sets.items()]).task
     assert task.changed == sets

@@ -22,8 +22,8 @@ MEASURED = {
 @pytest.fixture
 def study():
     grid = {"optimizer.lr": LRS, "model.init_std": STARTS}
-    base, encodings = "recipes/base/copy.yaml", {0: ["rope", "alibi"]}
-    return Study("setting_copy", base, encodings, [24], ["accuracy"], grid=grid)
+    base, encodings = str(results.ROOT / "recipes/base/copy.yaml"), {0: ["rope", "alibi"]}
+    return Study("setting_copy", base, encodings, lengths=[24], protocols=["accuracy"], grid=grid)
 
 
 def store(study, folder, entries):
