@@ -13,6 +13,8 @@ from board.pairs import UnitLosses, mean_over_seeds
 from zoo.comparison.formatting import number
 
 UNITS = {"bits_per_byte": "bits per byte", "loss_nats": "nats"}
+NOTHING = 0.1
+"""A share of right answers; a length at which no seed of any encoding has more is not drawn."""
 
 
 def drawn_protocol(one: Measured) -> str:
@@ -41,6 +43,8 @@ def task_panel(
 ) -> StudyPanel:
     """The shares of right tokens or answers of seeds and their mean, of the rows of one measure."""
     rows = rows[rows["value"].notna()]
+    alive = rows.groupby("length")["value"].max().loc[lambda best: best > NOTHING].index.max()
+    rows = rows[rows["length"] <= alive]
     curves = {}
     for name, own in rows.groupby("name", sort=False):
         each = {int(length): [*values] for length, values in own.groupby("length")["value"]}
