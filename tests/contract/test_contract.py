@@ -88,6 +88,10 @@ def plugins_known():
 def _subjects():
     """The encodings with defaults in all kinds of model, the others by turns in a decoder or an encoder."""
     defaults, others = [], []
+    # First, so that the kind of model in which each is tried does not depend on the encodings there are.
+    for scale, specs in SCALED.items():
+        for subject in (one for spec in specs for one in subjects_with(spec)):
+            others.append(replace(subject, is_default=False, config={"logit_scale": scale}))
     for name in registry.encodings.names():
         for subject in subjects_of(registry.encodings.describe(name))[0]:
             # Without a factor the scaling of rope does nothing: OPTIONS has it with one.
@@ -95,9 +99,6 @@ def _subjects():
                 (defaults if subject.is_default else others).append(subject)
     for spec in [*LISTS, *OPTIONS]:
         others += subjects_with(spec)
-    for scale, specs in SCALED.items():
-        for subject in (one for spec in specs for one in subjects_with(spec)):
-            others.append(replace(subject, is_default=False, config={"logit_scale": scale}))
     kinds = {}
     for subject in others:
         kinds.setdefault(subject.label, []).append(subject)

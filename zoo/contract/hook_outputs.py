@@ -76,7 +76,8 @@ def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None
     try:
         for encoding in encodings:
             for hook in HOOKS:
-                encoding.__dict__[hook] = _watching(encoding, hook, [] if seen is None else seen)
+                if callable(getattr(encoding, hook)):  # a parameter may have the name of an unused hook
+                    encoding.__dict__[hook] = _watching(encoding, hook, [] if seen is None else seen)
         yield
     finally:
         for encoding in encodings:

@@ -45,11 +45,16 @@ class Shaw(Encoding):
         self.max_distance = max_distance
         rows = 2 * max_distance + 1
         self.keys = nn.Parameter(0.02 * torch.randn(rows, size.head_dim))
-        # Checkpoints have it under this name, which is a hook's too: as an attribute torch refuses it.
+        # Checkpoints have it under this name, which is a hook's too: torch refuses to set it as an attribute.
         self._parameters["values"] = nn.Parameter(0.02 * torch.randn(rows, size.head_dim)) if values else None
 
+    @property
+    def values(self) -> nn.Parameter | None:
+        """The vectors that distances add to values, [2 max_distance + 1, D]; in place of the hook."""
+        return self._parameters["values"]
+
     def uses(self, hook: str) -> bool:
-        return super().uses(hook) and (hook != "value" or self._parameters["values"] is not None)
+        return hook != "values" and super().uses(hook) and (hook != "value" or self.values is not None)
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
@@ -57,7 +62,7 @@ class Shaw(Encoding):
         return products_BHTR.gather(-1, self._rows(context).expand(*q.shape[:2], -1, -1))
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
-        table = self._parameters["values"]
+        table = self.values
         if table is None:
             return None
         rows_BHTS = self._rows(context).expand_as(weights)
