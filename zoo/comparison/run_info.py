@@ -26,7 +26,7 @@ class RunInfo:
         tuned: the grid from which a sweep chose this run's values by validation, these values, and the losses
             of all by seed; empty without a grid.
         validation: the validation loss in nats, by step.
-        origin: what a study has stored of the training: seconds, code and machine.
+        origin: what a study has stored of the training, such as seconds and machine.
     """
 
     path: str

@@ -37,7 +37,7 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True) -> list[RunInfo]:
     problems: list[Problem] = []
     for path in paths:
         with collect(problems):
-            if path.suffix == ".parquet":
+            if path.suffix == stored.SUFFIX:
                 runs |= {path / run.path: run for run in stored.read(path)}
             elif (resolved := Path(os.path.realpath(path))) not in runs:
                 runs[resolved] = _read(path, evaluated)

@@ -63,11 +63,20 @@ def write(file: Path, runs: Sequence[RunInfo]) -> None:
 
 
 def add(file: Path, run: RunInfo) -> None:
-    """Add a run to a file, in place of one with the same path. Concurrent calls wait for each other."""
+    """Add a run to a file, in place of one with the same path. Concurrent changes wait for each other."""
+    _replace(file, run.path, run)
+
+
+def remove(file: Path, path: str) -> None:
+    """Remove the run with this path from a file."""
+    _replace(file, path)
+
+
+def _replace(file: Path, path: str, *runs: RunInfo) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(file.with_name(f".{file.name}.lock")):
         known = read(file) if file.exists() else []
-        write(file, [*(one for one in known if one.path != run.path), run])
+        write(file, [*(one for one in known if one.path != path), *runs])
 
 
 _TYPES: dict[str, Any] = {

@@ -37,7 +37,7 @@ from zoo.launch.devices import processor
 from zoo.launch.ranks import PARENT, exit_when_parent_dies
 from zoo.launch.slurm import SRUN, sbatch
 from zoo.runs.folder import LAST, RUNS, kept_checkpoint
-from zoo.sweep.study import Entry, Reading, Study, read_study, stored_runs
+from zoo.sweep.study import Entry, Reading, Study, read_study
 from zoo.sweep.sweep import environments, visible_gpus
 
 
@@ -142,8 +142,7 @@ class Queue:
         if not entries:
             raise InputError(Problem("no stored entry has this name", where=f"--forget {name}"))
         for entry in entries:
-            every = stored_runs(entry.table).values()
-            stored.write(entry.table, [run for run in every if run.path != entry.path])
+            stored.remove(entry.table, entry.path)
 
     def _entries(self, validated: bool = False) -> dict[str, list[Entry]]:
         """The entries of each study, of the encodings in `only`."""
