@@ -8,8 +8,9 @@ from zoo.contract.subject import subjects_with
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
-from zoo.models import cpu_attention, kernels
+from zoo.models.kernels import cpu_attention
 from zoo.models.logit_scale import visible_keys
+from zoo.models.plans import choose, flex
 
 LENGTH, BEGIN = 24, 9
 PATHS = {
@@ -66,14 +67,14 @@ def test_each_path_of_attention_separates_documents(path, encoding, model_of, to
     given = dict(PATHS[path])
     if not given.pop("applies", True):
         monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
-    monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", given.pop("most_kept", kernels.MOST_KEPT_ELEMENTS))
-    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", given.pop("elements", kernels.BLOCK_ELEMENTS))
+    monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", given.pop("most_kept", choose.MOST_KEPT_ELEMENTS))
+    monkeypatch.setattr(choose, "BLOCK_ELEMENTS", given.pop("elements", choose.BLOCK_ELEMENTS))
     assert_separate(model_of(encoding, given.pop("kind", "decoder"), **given), tokens)
 
 
 @pytest.mark.parametrize("encoding", ["alibi", "rope"])
 def test_flex_attention_separates_documents(encoding, model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "_compiled_alone", lambda function: function)
+    monkeypatch.setattr(flex, "_compiled_alone", lambda function: function)
     # It has no backward pass on a CPU.
     assert_separate(model_of(encoding, kernel="flex"), tokens, gradients=False)
 

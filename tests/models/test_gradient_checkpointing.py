@@ -5,7 +5,7 @@ import torch
 
 from zoo.contract.training import Allocated
 from zoo.encodings.context import AttentionContext
-from zoo.models import kernels, recomputed
+from zoo.models.plans import choose, recomputed
 
 
 def with_gradients(model, row, low=False):
@@ -36,7 +36,7 @@ def test_losses_are_equal_bit_by_bit_and_gradients_up_to_rounding(spec, low, mod
 
 @pytest.mark.parametrize(("spec", "share"), [("none", 0.5), ("path", 0.7)])
 def test_memory_falls(spec, share, model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", 0)
+    monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", 0)
     peaks = []
     for checkpointing in (False, True):
         model = model_of(spec, num_layers=8, length=256, gradient_checkpointing=checkpointing)
@@ -47,7 +47,7 @@ def test_memory_falls(spec, share, model_of, tokens, monkeypatch):
 
 
 def test_attention_in_blocks_is_computed_again_too(model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", 0)
+    monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", 0)
     attend, calls = recomputed.attend, []
     monkeypatch.setattr(recomputed, "attend", lambda *given: calls.append(1) or attend(*given))
     expected = with_gradients(model_of("path", length=70), tokens(2, 70))[1]

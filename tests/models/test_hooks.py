@@ -8,7 +8,8 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import encoded
-from zoo.models.kernels import attend, attention_weights, choose
+from zoo.models.plans.choose import attend, choose_kernel
+from zoo.models.plans.reference import attention_weights
 from zoo.models.scores import ScoreTerms
 
 
@@ -94,7 +95,7 @@ def in_layer(encodings, q, k, v, x, context):
     """The output of a layer's heads."""
     layer = LayerEncodings(encodings)
     q, k, v, scores = encoded(q, k, v, x, layer, [context] * len(encodings))
-    assert choose("auto", q, scores) == "sdpa"  # a fused kernel
+    assert choose_kernel("auto", q, scores) == "sdpa"  # a fused kernel
     return layer.output(attend(q, k, v, scores, q.shape[-1] ** -0.5), scores.contexts)
 
 

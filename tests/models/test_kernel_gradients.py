@@ -14,7 +14,7 @@ import torch
 
 from zoo import registry
 from zoo.contract.subject import keep_of, small_model, some_tokens
-from zoo.models import blocked_attention, cpu_attention
+from zoo.models.kernels import blocked_attention, cpu_attention
 
 TODAY = random.Random(datetime.date.today().toordinal())
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 130, *sorted(TODAY.sample(range(131, 300), 2))]

@@ -12,11 +12,11 @@ from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, vis
 
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
-from zoo.models import kernels
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache
-from zoo.models.kernels import attend
 from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale
+from zoo.models.plans import choose
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.schema import ModelConfig
@@ -146,8 +146,8 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     def fail(*_, **__):
         raise AssertionError("a table of queries by keys")
 
-    monkeypatch.setattr(ScoreTerms, "additive_mask", fail)
-    monkeypatch.setattr(kernels, "_reference", fail)
+    monkeypatch.setattr(choose.Table, "attend", fail)
+    monkeypatch.setattr(choose.Reference, "attend", fail)
     for kind in ("log_n", "scalable_softmax"):
         for name in ("none", "sinusoidal", "rope"):
             model_of(name, logit_scale=kind)(tokens(1, 8))

@@ -7,8 +7,7 @@ import torch
 
 from zoo.contract.causality import decoded
 from zoo.errors import InputError
-from zoo.models import kernels
-from zoo.models.scores import ScoreTerms
+from zoo.models.plans import choose, fused
 from zoo.recipe import resolve
 
 PATTERN = (3, None, 5)
@@ -72,8 +71,8 @@ def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypa
         for (name, one), other in zip(exact.named_parameters(), model.parameters(), strict=True):
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
         with torch.no_grad(), monkeypatch.context() as blocks:
-            blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
-            blocks.setattr(kernels, "BLOCK_ROWS", 1)
+            blocks.setattr(choose, "BLOCK_ELEMENTS", 1)
+            blocks.setattr(choose, "BLOCK_ROWS", 1)
             same(model(row, padding)[real], outputs[0])
     same(decoded(model, row, [1, 1, 11, 1, 9]), model(row))
 
@@ -93,10 +92,8 @@ def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
 
 
 def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
-    made, line = [], ScoreTerms.line
-    monkeypatch.setattr(
-        ScoreTerms, "line", lambda s, *given: made.append(s.context.window) or line(s, *given)
-    )
+    made, attend = [], fused.Line.attend
+    monkeypatch.setattr(fused.Line, "attend", lambda *at: made.append(at[4].context.window) or attend(*at))
     model = model_of("rope", num_layers=4, window=PATTERN)
     model(tokens(1, 12))
     assert made == [3, 5, 3]
@@ -106,10 +103,8 @@ def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
 
 
 def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
-    made, line = [], ScoreTerms._line
-    monkeypatch.setattr(
-        ScoreTerms, "_line", lambda s, *given: made.append(s.context.window) or line(s, *given)
-    )
+    made, line = [], fused.line_of
+    monkeypatch.setattr(fused, "line_of", lambda s, *at: made.append(s.context.window) or line(s, *at))
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
 

@@ -329,6 +329,16 @@ class LayerEncodings:
         return any(self.encodings[i].reads_positions for i in self.rotating)
 
     @property
+    def adds(self) -> bool:
+        """Whether anything is added to the products of queries and keys."""
+        return bool(self.biased or self.scored)
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
+        return bool(self.reshaped or self.weighing or self.valued)
+
+    @property
     def reads_content(self) -> bool:
         """Whether a hook asks for queries and keys as they are before any rotation."""
         return bool(self.scored or self.reshaped)

@@ -18,7 +18,7 @@ from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, hint
 from zoo.models.attention import encoded
 from zoo.models.cache import Cache
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.recipe.encoding import check_encoding, encodings_in
 from zoo.recipe.tree import dotted
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from zoo.encodings.content.deberta import DeBERTa, log_buckets
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 70, 8

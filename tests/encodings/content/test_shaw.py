@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.content.shaw import Shaw
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D, FAR = 2, 3, 9, 8, 3

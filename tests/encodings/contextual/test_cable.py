@@ -9,7 +9,7 @@ from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.cable import CABLE
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 13, 8

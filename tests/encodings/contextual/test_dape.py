@@ -11,7 +11,7 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual import dape as module
 from zoo.encodings.contextual.dape import SLOPE
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D, HIDDEN = 2, 4, 9, 6, 5

@@ -11,7 +11,7 @@ from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, products_with_kept
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, D = 2, 6, 8

@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.pope import PoPE
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, D, H, T = 2, 10, 3, 11

@@ -9,7 +9,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.encodings.weights.sink import Sink
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 13, 8

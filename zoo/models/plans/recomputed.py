@@ -1,4 +1,4 @@
-"""Attention whose backward pass recomputes a block of queries at a time.
+"""The plan whose backward pass recomputes a block of queries at a time.
 
 Memory grows with the length and not with its square, for any function of a pair of tokens:
 gradient checkpointing (Chen et al. 2016, arXiv:1604.06174) by blocks of queries. `torch.utils.checkpoint` of
@@ -12,6 +12,8 @@ V width of values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +21,23 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import get_device_states, set_device_states
 
+from zoo.models.plans.plan import Plan
 from zoo.models.scores import ScoreTerms
 
 Run = Callable[[Tensor, Tensor, Tensor, ScoreTerms], Tensor]
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """`plan` for `rows` queries at a time, each block of which the backward pass computes again."""
+
+    plan: Plan
+    rows: int
+
+    def attend(
+        self, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float
+    ) -> Tensor:
+        return attend(partial(self.plan.attend, scale=scale), q_BHTD, k_BHSD, v_BHSV, scores, self.rows)
 
 
 @torch.compiler.disable

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoo.models import blocked_attention
+from zoo.models.kernels import blocked_attention
 
 
 def applies(q_BHTD: Tensor) -> bool:
