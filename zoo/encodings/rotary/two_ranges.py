@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
 
@@ -51,8 +51,7 @@ class TwoRanges(RoPE):
         if context.consecutive and context.num_keys <= self.window:
             return logits
         q, keys = self.sharpen(q, context.q_pos), self._far_and_near(k, context)
-        query, key = per_query_and_key(context.q_pos, context.k_pos)
-        distance = query - key
+        distance = context.distance()
         # The difference is added, so that terms of other encodings stay.
         far = self.shorten(context.q_pos)
         behind = self._difference(q, keys, context, far + self.gap).to(logits.dtype)
