@@ -260,5 +260,5 @@ def test_states_of_all_layers_end_in_the_output(model_of, tokens):
     torch.testing.assert_close(states[0], model.tokens(row))
     torch.testing.assert_close(states[-1], model.hidden(row))
     blocks = model.blocks
-    contexts = model.encoding.of_layer(model.encoding.contexts(2, 9, row.device), 0)
+    contexts = model.encoding.instances_of_layer(model.encoding.contexts(2, 9, row.device), 0)
     torch.testing.assert_close(states[1], blocks[0](states[0], model.encoding.layer(0), contexts))

@@ -169,7 +169,7 @@ class StandaloneEncoding(nn.Module):
         shared: dict = {}
         contexts = [
             replace(context, window=window, shared=shared)
-            for context in self.stack.of_layer(self._begun(batch, length, q_BHTD.device), layer)
+            for context in self.stack.instances_of_layer(self._begun(batch, length, q_BHTD.device), layer)
         ]
         cache = None if self._cache is None else self._cache.layers[layer]
         q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)

@@ -97,8 +97,8 @@ def test_a_shorter_sequence_of_a_batch_draws_from_the_full_range(size_of):
 def test_all_layers_share_a_draw_or_draw_for_themselves(of, model_of):
     for draw in ("once", "layer"):
         stack = model_of(randomized(of, draw=draw), num_layers=3).train().encoding
-        places = stack.each(lambda encoding: encoding.positions(torch.arange(12), 1))
-        rows = [stack.of_layer(places, layer)[0].tolist() for layer in range(3)]
+        places = stack.map_instances(lambda encoding: encoding.positions(torch.arange(12), 1))
+        rows = [stack.instances_of_layer(places, layer)[0].tolist() for layer in range(3)]
         assert len(set(map(tuple, rows))) == (1 if draw == "once" else 3)
 
 

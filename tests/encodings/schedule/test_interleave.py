@@ -40,7 +40,9 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         borrow(same, model)
         # One layer of the model that has this encoding everywhere, on the output of the layer before.
         contexts = same.encoding.contexts(*row.shape, row.device)
-        x = same.blocks[layer](x, same.encoding.layer(layer), same.encoding.of_layer(contexts, layer), None)
+        x = same.blocks[layer](
+            x, same.encoding.layer(layer), same.encoding.instances_of_layer(contexts, layer), None
+        )
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
 
@@ -94,8 +96,8 @@ def test_wrapped_by_another(model_of, tokens):
 def test_layers_of_one_entry_share_a_draw_and_those_of_others_have_their_own(model_of):
     drawn = {"name": "randomized", "of": "rope"}
     model = model_of(interleave(drawn, "none", drawn), num_layers=6).train()
-    places = model.encoding.each(lambda encoding: encoding.positions(torch.arange(12), 1).tolist())
-    rows = [model.encoding.of_layer(places, layer)[0] for layer in range(6)]
+    places = model.encoding.map_instances(lambda encoding: encoding.positions(torch.arange(12), 1).tolist())
+    rows = [model.encoding.instances_of_layer(places, layer)[0] for layer in range(6)]
     assert rows[0] == rows[3] and rows[2] == rows[5]
     assert rows[0] != rows[2]
     assert rows[1] == rows[4] == list(range(12))
