@@ -99,7 +99,7 @@ class AttentionContext:
         return replace(self, window=window, sinks=Sinks(keys, q_pos))
 
     def toward_sinks(self) -> AttentionContext:
-        """The context for the sink keys: query positions count from the sinks. The key cache is not reused."""
+        """The context of the sink keys: query positions count from the sinks, no cached key is reused."""
         return replace(self, q_pos=self.sinks.q_pos, consecutive=False, layer_cache=None)
 
     def queries(self, start: int, stop: int) -> AttentionContext:
