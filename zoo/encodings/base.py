@@ -296,8 +296,8 @@ class Encoding(nn.Module):
     def output(self, out: Tensor, context: AttentionContext) -> Tensor:
         """Outputs of the heads [B,H,T,D] to those that are projected together. The width stays.
 
-        Features of the queries are in the rows of `context.features` from `context.query_offset` on. With
-        `reads_positions` the encoding takes no sink tokens, which a query sees from another position.
+        Features of the queries are `context.own(context.features)`. With `reads_positions` the encoding takes
+        no sink tokens, which a query sees from another position.
         """
         return out
 
