@@ -15,7 +15,7 @@ from zoo.recipe.error_messages import Faults, explain_validation_error
 from zoo.recipe.rules import broken_rules, not_for_training
 from zoo.recipe.schema import SCALES, Recipe, section_class
 from zoo.recipe.sections import NAMES, DuringConfig, name_in, usual_task
-from zoo.recipe.trainer import OWNED
+from zoo.recipe.trainer import OWNED, lightning_class
 from zoo.recipe.tree import KeyPath, Tree, is_from_command_line, key_path
 
 LENGTH_FACTORS = (1, 2, 4)
@@ -121,6 +121,7 @@ def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
     for name in Recipe.model_fields:
         if owner := section_class(name, values.get(name)):
             keys[(name,)] = [*owner.model_fields]
+    keys["trainer",] = [*lightning_class().model_fields]
     scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
     if scale.get("name") in [*SCALES]:
         keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]
