@@ -73,8 +73,11 @@ def test_the_share_of_validation_is_that_of_the_operations(recipe):
 def test_devices_and_accumulation_divide_the_batch(recipe):
     sets = ["trainer.devices=2", "trainer.accumulate_grad_batches=2", "data.batch_size=12"]
     one, parts = (plan_of(recipe("max_index", *some)) for some in (sets[2:], sets))
-    assert (one.sequences, parts.sequences) == (12, 3)
-    assert one.recipe.tokens_per_step == parts.recipe.tokens_per_step
+    assert (one.sequences, parts.sequences) == (
+        12,
+        3,
+    ) and one.recipe.tokens_per_step == parts.recipe.tokens_per_step
+    assert one.memory()[1] == 4 * parts.memory()[1]
 
 
 def test_a_missing_tokenizer_leaves_the_vocabulary_open(recipe, tmp_path, capsys):

@@ -304,8 +304,7 @@ def softmax(logits: Tensor) -> Tensor:
     return logits.masked_fill(masked, 0.0).softmax(-1).masked_fill(masked, 0.0)
 
 
-# The shapes depend on the documents. `torch.compiler.disable` would import the compiler now, in a second.
-@torch._disable_dynamo
+@torch.compiler.disable  # the shapes depend on the documents
 def positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
     """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
     document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1

@@ -305,8 +305,7 @@ class Recipe(Section):
 def section_class(section: str, value: Any, stored: bool = False) -> type[Section] | None:
     """The model of a section of the recipe with this value; None for a key that is not a section."""
     if section == "trainer":
-        known = isinstance(value, dict) and value.keys() <= TrainerConfig.model_fields.keys()
-        return TrainerConfig if known else lightning_class()  # imports Lightning, which takes seconds
+        return lightning_class()
     if section in BASES:
         return section_model(section, value, stored)
     annotation = Recipe.model_fields[section].annotation

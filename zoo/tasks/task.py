@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import lightning.pytorch as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
+from torchmetrics import Metric
 
 from zoo.errors import MOST_SHOWN, InputError, shorten
-from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.models.transformer import Decoder, Encoder
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
 from zoo.schedules import schedule_of
 
 
-class Task(nn.Module):
-    """A model and its objective. Subclasses give the loss of a batch and the measures of its answers.
+class ExactMean(Metric):
+    """The mean of losses in nats, or of right answers, as a sum and a count in float64.
 
-    Every instance is a LightningModule.
+    NaN where there was nothing. Unlike torchmetrics' own mean it skips no NaN, and unlike its perplexity it
+    stays finite on the losses of a failed extrapolation.
+    """
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor) -> None:
+        """Add values, of any shape."""
+        self.total += values.double().sum()
+        self.count += values.numel()
+
+    def compute(self) -> Tensor:
+        return self.total / self.count
+
+
+class Task(pl.LightningModule):
+    """A model and its objective. Subclasses give the loss of a batch and the measures of its answers.
 
     Args:
         recipe: a resolved one, or one whose encoding is built; a checkpoint holds it as plain data.
@@ -47,26 +71,17 @@ class Task(nn.Module):
     """Names of the values of `validate`."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
-    def __new__(cls, *given: Any, **named: Any) -> Task:
-        return super().__new__(_as_lightning_module(cls))
-
     def __init__(self, recipe: schema.Recipe | dict[str, Any], vocab_size: int):
         super().__init__()
         self.recipe = recipe if isinstance(recipe, schema.Recipe) else resolve(recipe)
         self.save_hyperparameters({"recipe": self.recipe.as_dict(), "vocab_size": vocab_size})
-        self.model = self.build_model(self.recipe, vocab_size)
-        from zoo.exact_mean import ExactMean
-
-        self.means = nn.ModuleDict({name: ExactMean() for name in self.validated})
+        kind = Decoder if self.recipe.model.kind == "decoder" else Encoder
+        length, seed = self.recipe.data.sequence_length, self.recipe.seed
+        self.model = kind(self.recipe.model, vocab_size, length, self.head, seed)
+        self.means = torch.nn.ModuleDict({name: ExactMean() for name in self.validated})
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)
-
-    @classmethod
-    def build_model(cls, recipe: schema.Recipe, vocab_size: int) -> Transformer:
-        """The model of a recipe at its initial weights."""
-        kind = Decoder if recipe.model.kind == "decoder" else Encoder
-        return kind(recipe.model, vocab_size, recipe.data.sequence_length, cls.head, recipe.seed)
 
     def restore(self, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
         """Take weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
@@ -125,12 +140,12 @@ class Task(nn.Module):
         """Clip as Lightning does, and keep the norm."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
-            self.gradient_norm = nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+            self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
         else:
             gradients = [p.grad for p in parameters if p.grad is not None]
-            self.gradient_norm = nn.utils.get_total_norm(gradients)
+            self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
             if gradient_clip_val:
-                nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+                torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer
@@ -138,16 +153,6 @@ class Task(nn.Module):
         factor = schedule_of(config, self.recipe.trainer.max_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-@functools.cache
-def _as_lightning_module(cls: type[Task]) -> type[Task]:
-    """The class of the instances of a task. No recipe is checked by Lightning, which imports in seconds."""
-    from lightning.pytorch import LightningModule
-
-    if issubclass(cls, LightningModule):
-        return cls
-    return type(cls.__name__, (cls, LightningModule), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 def split_by_length(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:

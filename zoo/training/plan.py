@@ -1,4 +1,4 @@
-"""The size of a training before it starts: parameters, tokens, epochs."""
+"""The size of a training before it starts: parameters, tokens, epochs, memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from zoo import registry
 from zoo.data import build_dataset
 from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource, TokenizedText
@@ -16,8 +15,12 @@ from zoo.errors import InputError
 from zoo.launch.devices import devices_taken
 from zoo.models.transformer import FeedForward
 from zoo.recipe import Recipe
-from zoo.tasks import build_encoding
+from zoo.tasks import build_encoding, build_task
 from zoo.training.auto import choose_auto
+
+ACTIVATION_BYTES = 34
+"""Kept for the backward pass in 16 bits, for each token, layer and unit of d_model, attention scores apart:
+Korthikanti et al. 2022 (arXiv:2205.05198), equation 2."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,18 @@ class Plan:
         share = f"{100 * self.validation_share:.2g} % of the compute"
         return f"validation: {short(self.valid_tokens)} tokens, {times}, {share}"
 
+    def memory(self) -> tuple[float, float]:
+        """Bytes on each device of weights, gradients and two moments; of activations."""
+        model, trainer = self.recipe.model, self.recipe.trainer
+        width = {"64-true": 8, "16-true": 2, "bf16-true": 2}.get(trainer.precision, 4)
+        state = 4 * width * self.parameters
+        computed = 2 if "16" in trainer.precision else width
+        tokens = self.sequences * self.recipe.data.sequence_length
+        blocks = model.num_layers * ACTIVATION_BYTES
+        if model.gradient_checkpointing:  # the input of each block, and all of one
+            blocks = model.num_layers * 2 + ACTIVATION_BYTES
+        return state, tokens * model.d_model * blocks * computed / 2
+
     def size_text(self) -> str:
         """`5.7 M tokens`, and the epochs where they are known."""
         return f"{short(self.tokens)} tokens" + (f", {self.epochs:.3g} epochs" if self.epochs else "")
@@ -107,6 +122,7 @@ class Plan:
     def lines(self) -> list[str]:
         """All numbers as text."""
         data = self.recipe.data
+        state, activations = self.memory()
         embedding = f"embedding {short(self.embedding)}" if self.vocab_size else "without the embedding"
         return [
             f"parameters: {short(self.parameters)} ({embedding}, encoding {short(self.encoding)}); d_ff "
@@ -115,6 +131,8 @@ class Plan:
             self.validation_text(),
             f"sequences: {data.batch_size} of {data.sequence_length} tokens per step, {self.sequences:g} at "
             f"a time on {self.devices} device{'s' * (self.devices > 1)}",
+            f"memory of a device: about {short(state + activations)}B (weights, gradients and moments "
+            f"{short(state)}B, activations {short(activations)}B), without logits, scores and biases",
             *self.warnings(),
         ]
 
@@ -137,7 +155,7 @@ def plan_of(recipe: Recipe) -> Plan:
         vocab_size = source.vocab_size
     build_encoding(recipe)
     with torch.device("meta"):
-        model = registry.tasks.load(recipe.task.name).build_model(recipe, vocab_size or 1)
+        model = build_task(recipe, vocab_size or 1).model
     plan = Plan.of(recipe, model, source)
     if vocab_size is not None:
         return plan
