@@ -124,6 +124,7 @@ SUGGESTIONS = {
     "trainer.precision=bf16-mixd": "did you mean 'bf16-mixed'?",
     "evaluate.during={every_n_steps: 5, sample: 3}": "did you mean 'samples'?",
     "evaluate.strid=8": "did you mean 'stride'?",
+    "data.max_time=1:00": "did you mean 'trainer.max_time'?",
     "optimizer.max_steps=5": "did you mean 'trainer.max_steps'?",
     "evaluate.lengths=64,128": "write [64,128]",
 }
