@@ -37,7 +37,7 @@ LISTS = [
 OPTIONS = [
     *(
         {"name": "rope", "scaling": scaling, "factor": 4.0}
-        for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3")
+        for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "resonance")
     ),
     {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},

@@ -35,14 +35,16 @@ class RoPE(Encoding):
             beta_fast, f/s where it is below beta_slow, a ramp over the pairs between; `longrope`, f divided
             by a list, another one beyond L; `llama3`, f where r is above high_freq_factor, f/s where it is
             below low_freq_factor, linear in r between; `proportional`, f/s, the name that `transformers`
-            gives to `proportion` with `linear`.
+            gives to `proportion` with `linear`; `resonance`, those of `yarn`, and of RoPE with factor 1,
+            changed so that each pair turns once in an integer number of tokens.
         factor: s, how many times longer; at least 1.
         original_length: L, in tokens; by default the trained length.
-        attention_factor: of `yarn` and `longrope`, multiplies queries and keys; by default 0.1 ln s + 1 and
-            sqrt(1 + ln s / ln L).
-        beta_fast: of `yarn`, in turns.
-        beta_slow: of `yarn`, in turns.
-        truncate: of `yarn`, whether its ramp begins and ends at an integer number of pairs, as published.
+        attention_factor: of `yarn`, `resonance` and `longrope`, multiplies queries and keys; by default
+            0.1 ln s + 1 and, of `longrope`, sqrt(1 + ln s / ln L).
+        beta_fast: of `yarn` and `resonance`, in turns.
+        beta_slow: of `yarn` and `resonance`, in turns.
+        truncate: of `yarn` and `resonance`, whether the ramp begins and ends at an integer number of pairs,
+            as published.
         low_freq_factor: of `llama3`, in turns.
         high_freq_factor: of `llama3`, in turns.
         short_factor: of `longrope`, the divisor of each pair up to L tokens; by default 1.
@@ -57,7 +59,9 @@ class RoPE(Encoding):
     (LlamaRotaryEmbedding, GPTNeoXRotaryEmbedding and each of ROPE_INIT_FUNCTIONS), a rotation of complex
     numbers, and a loop over the formula of each scaling: Chen et al. 2023 (arXiv:2306.15595, linear), Peng
     et al. 2023 (arXiv:2309.00071, ntk and yarn), Ding et al. 2024 (arXiv:2402.13753, longrope), Grattafiori
-    et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional).
+    et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional), Wang et al.
+    2024 (arXiv:2403.00071, resonance; once also against the frequencies of
+    github.com/sheryc/resonance_rope, which are equal, and its table of cosines at 400 positions, to 4e-5).
     """
 
     formula = (
@@ -79,7 +83,7 @@ class RoPE(Encoding):
         partial: Fraction = 1.0,
         proportion: Fraction = 1.0,
         scaling: Literal[
-            "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"
+            "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional", "resonance"
         ] = "none",
         factor: Factor = 1.0,
         original_length: int | None = None,
