@@ -41,6 +41,7 @@ OPTIONS = [
     ),
     {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},
+    {"name": "heads", "of": ["rope", {"name": "rope", "imaginary": True}]},
     {"name": "alibi", "learned": True, "form": "one_sided"},
     {"name": "rerope", "window": 3, "leak": 0.2},
     {"name": "transformer_xl", "clamp": 5},
