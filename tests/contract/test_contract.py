@@ -46,6 +46,7 @@ OPTIONS = [
     {"name": "rerope", "window": 3, "leak": 0.2},
     {"name": "transformer_xl", "clamp": 5},
     {"name": "shaw", "max_distance": 3},
+    {"name": "inkling", "max_distance": 3, "offset": True},
     {"name": "deberta", "position_buckets": 4, "max_distance": 9},
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},

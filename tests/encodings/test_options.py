@@ -26,6 +26,7 @@ WRONG = {
     "cope": {"max_positions": 1},
     "dape": {"hidden": 0},
     "shaw": {"max_distance": 0},
+    "inkling": {"curves": 0, "max_distance": 0},
     "transformer_xl": {"clamp": 0},
     "pose": {"max_position": 0},
     "shape": {"max_offset": 0, "evaluation_offset": -1},
