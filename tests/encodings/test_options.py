@@ -29,6 +29,7 @@ WRONG = {
     "inkling": {"curves": 0, "max_distance": 0},
     "transformer_xl": {"clamp": 0},
     "pose": {"max_position": 0},
+    "position_coupling": {"max_position": 1},
     "shape": {"max_offset": 0, "evaluation_offset": -1},
     "cape": {"max_global_shift": -1.0, "max_local_shift": float("nan"), "max_scale": 0.5},
     "entmax": {"alpha": 1.0},
