@@ -47,6 +47,10 @@ OPTIONS = [
     {"name": "transformer_xl", "clamp": 5},
     {"name": "shaw", "max_distance": 3},
     {"name": "inkling", "max_distance": 3, "offset": True},
+    *(
+        {"name": "bipe", "of": of, "separators": list(range(0, 29, 4)), "table_length": 4, "stride": 2}
+        for of in ("rope", "alibi", "shaw")
+    ),
     {"name": "deberta", "position_buckets": 4, "max_distance": 9},
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
