@@ -37,14 +37,20 @@ LISTS = [
 OPTIONS = [
     *(
         {"name": "rope", "scaling": scaling, "factor": 4.0}
-        for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3")
+        for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "resonance")
     ),
     {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},
+    {"name": "heads", "of": ["rope", {"name": "rope", "imaginary": True}]},
     {"name": "alibi", "learned": True, "form": "one_sided"},
     {"name": "rerope", "window": 3, "leak": 0.2},
     {"name": "transformer_xl", "clamp": 5},
     {"name": "shaw", "max_distance": 3},
+    {"name": "inkling", "max_distance": 3, "offset": True},
+    *(
+        {"name": "bipe", "of": of, "separators": list(range(0, 29, 4)), "table_length": 4, "stride": 2}
+        for of in ("rope", "alibi", "shaw")
+    ),
     {"name": "deberta", "position_buckets": 4, "max_distance": 9},
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},

@@ -130,6 +130,7 @@ REASONS = {
     "[rope, fox]": "no GPT-NeoX: encoding is rope+fox",
     "{name: learned, beyond: clamp}": "no GPT-2: learned has beyond clamp",
     "{name: rope, scaling: dynamic_ntk, factor: 2}": "no GPT-NeoX: rope has scaling dynamic_ntk",
+    "{name: rope, imaginary: true}": "no GPT-NeoX: rope has imaginary True",
     "t5": "no GPT-NeoX: encoding is t5",
 }
 

@@ -59,6 +59,20 @@ def test_each_pair_is_turned_by_its_distance_at_the_scaled_frequency(name, scali
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_the_imaginary_part_is_that_of_queries_turned_back_by_a_quarter(name):
+    options, pos = CASES[name][0], torch.arange(2 * L)
+    q, k = torch.randn(2, 1, 1, 2 * L, D)
+    back = torch.cat((q[..., D // 2 :], -q[..., : D // 2]), -1)
+    scores = []
+    for imaginary, given in ((True, q), (False, back)):
+        encoding = registry.encodings.load(name)(Size(D, 1, 1, L, True), imaginary=imaginary, **options)
+        context = AttentionContext(pos, pos)
+        turned_q, turned_k = encoding.rotate(given, k, context)
+        scores.append(encoding.logits(turned_q @ turned_k.mT * D**-0.5, given, k, context).tril())
+    torch.testing.assert_close(*scores, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
 def test_an_imported_model_with_a_scaling_takes_them(name, here):
     publish("llama 3", here / "published")
