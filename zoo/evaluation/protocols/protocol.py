@@ -12,7 +12,7 @@ import torch
 
 from zoo import registry
 from zoo.data.source import DataSource
-from zoo.evaluation.measurement import Targets
+from zoo.evaluation.measurement import Measurement, Targets
 from zoo.memory import is_out_of_memory
 from zoo.recipe.sections import EvaluateConfig, construct
 from zoo.tasks.task import Task
@@ -110,6 +110,10 @@ class Protocol(ABC):
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         """The measurements at these lengths (tokens, ascending). Targets do not depend on the lengths."""
+
+    def lines(self, task: Task, source: DataSource, one: Measurement) -> Iterable[dict[str, Any]]:
+        """The lines of a JSON Lines file beside a measurement of one length; by default there is none."""
+        return ()
 
 
 def make_targets(
