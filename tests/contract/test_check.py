@@ -206,7 +206,7 @@ BIAS = OWN.replace("biases", "bias")
 
 @pytest.mark.parametrize(("body", "message"), [
     (USED, None),
-    (USED + "    def normalize(self, logits):\n        return logits\n", "nothing reads 'normalize'; the hook"),
+    (USED + "    def normalize(self, logits):\n        return logits\n", "reads 'normalize'; the hooks are"),
     (BIAS + "    def __init__(self, size):\n        super().__init__(size)\n        self.sum = 3\n", "'sum'"),
     (BIAS + "    extrapolate = 'yes'\n", "did you mean the attribute 'extrapolates'?"),
     (BIAS + "    @property\n    def max_lenght(self):\n        return 8\n", "the attribute 'max_length'?"),

@@ -1,6 +1,5 @@
 """The token cache: built once, exact, shared by processes; damage and a changed text are reported."""
 
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from zoo import registry
 from zoo.data.text import Corpus, files, tokens
-from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
 
@@ -186,30 +184,3 @@ def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"data\.cache: .*--set data\.cache=FOLDER"):
         opened(tmp_path / "file" / "cache")
-
-
-def build_slowly(root, barrier, results):
-    """In another process: build, and report whether this one learned the tokenizer."""
-    learn, learned = token_cache.train_tokenizer, []
-
-    def watched(*arguments):
-        learned.append(True)
-        return learn(*arguments)
-
-    token_cache.train_tokenizer = watched
-    barrier.wait()
-    cache = opened(root)
-    results.put((len(learned), cache.folder, cache.streams["train"][:].tolist()))
-
-
-def test_two_builders_at_once_make_one_cache(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(2), context.Queue()
-    both = [context.Process(target=build_slowly, args=(tmp_path, barrier, results)) for _ in range(2)]
-    for process in both:
-        process.start()
-    built = [results.get(timeout=60) for _ in both]
-    for process in both:
-        process.join()
-    assert sum(learned for learned, _, _ in built) == 1
-    assert built[0][1:] == built[1][1:]
