@@ -54,7 +54,7 @@ OPTIONS = [
     {"name": "entmax", "alpha": 2.0},
     {"name": "entmax", "alpha": 1.25},
 ]
-# In models with other logits, and in decoders with a window: an encoding for each hook, and none.
+# In models with other logits, and in decoders with a window, gates, shifts and shared keys.
 BY_POSITION = {"name": "temperature", "scale": 0.9, "length": 2}
 MODELS = [
     ({"logit_scale": "scalable_softmax"},
@@ -66,6 +66,10 @@ MODELS = [
     ({"logit_scale": BY_POSITION, "window": 4}, ["alibi", "transformer_xl", ["rope", "alibi"]]),
     ({"logit_scale": "log_n", "window": 4, "sink_tokens": 2},
      ["rope", "alibi", "t5", "shaw", "cope", "rerope", "fire", ["alibi", "fox"]]),
+    ({"output_gate": "elementwise", "num_kv_heads": 2}, ["rope"]),
+    ({"kv_shift": True}, ["rope"]),
+    ({"kv_shift": True, "num_kv_heads": 2, "head_norm": True, "norm_eps": 1e-3}, ["rope"]),
+    ({"kv_shift": True, "qk_norm": True, "head_norm": True, "output_gate": "elementwise"}, ["rope"]),
 ]  # fmt: skip
 # The laws about what a model computes; the others are about the encoding by itself.
 OF_MODELS = {
@@ -98,7 +102,7 @@ def _subjects():
     # First, so that the kind of model in which each is tried does not depend on the encodings there are.
     for config, specs in MODELS:
         for subject in (one for spec in specs for one in subjects_with(spec)):
-            if "window" not in config or subject.kind == "decoder":
+            if subject.kind == "decoder" or [*config] == ["logit_scale"]:
                 others.append(replace(subject, is_default=False, config=config))
     for name in registry.encodings.names():
         for subject in subjects_of(registry.encodings.describe(name))[0]:

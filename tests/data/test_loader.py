@@ -124,11 +124,6 @@ def test_set_epoch_moves_only_to_another_epoch():
     assert epochs(one, 1) == epochs(loader(), 3)[12:]
 
 
-def test_too_little_data_is_refused_with_the_numbers():
-    with pytest.raises(InputError, match=r"7 sequences and one batch wants 8"):
-        EpochSampler(7, 8, seed=0)
-
-
 def test_a_batch_that_cannot_be_shared_is_an_input_error():
     with pytest.raises(InputError, match=r"a batch of 8 cannot be divided over 3 "):
         EpochSampler(50, 8, seed=0, world_size=3)

@@ -11,7 +11,6 @@ from torch import nn
 from zoo import registry
 from zoo.comparison.formatting import protocol_text
 from zoo.data import open_data
-from zoo.errors import InputError
 from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
@@ -103,16 +102,3 @@ def test_what_is_asked_is_named():
     parameters = {"questions": {"name": "needle", "kind": "multi_key", "needles": 4, "digits": 5}}
     said = "prompts (questions needle, kind multi_key, needles 4, digits 5)"
     assert protocol_text("prompts", parameters) == said
-
-
-def test_what_cannot_be_asked(tmp_path):
-    for questions, message in (
-        ("needles", "no such dataset: 'needles'; did you mean 'needle'?"),
-        ("copy", "no such dataset: 'copy'; there are: common_words, needle, passkey"),
-        ('{"name": "needle", "kind": "two"}', "evaluate.questions.kind: "),
-        ('{"name": "needle", "corpus": "sample"}', "key 'corpus' of 'needle' is set under `data`"),
-        ("[]", "evaluate.questions: "),
-    ):
-        with pytest.raises(InputError, match=r"evaluate\.questions") as raised:
-            recipe(tmp_path, f"evaluate.questions={questions}")
-        assert message in str(raised.value)

@@ -112,16 +112,6 @@ def test_sequences_of_a_cache_are_reordered_for_beam_search(encoding, model_of, 
     torch.testing.assert_close(torch.cat(steps, 1), model(row)[:, 6:], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoding", ["rope", "path"])
-def test_a_cache_filled_with_gradients_can_be_continued_without(encoding, model_of, tokens):
-    model, row = model_of(encoding), tokens(2, 9)
-    cache = Cache(model.num_layers)
-    steps = [model(row[:, :5], cache=cache)]
-    with torch.no_grad():
-        steps += [model(part, cache=cache) for part in row[:, 5:].split(1, 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
-
-
 def test_a_key_is_rotated_once(model_of, tokens):
     model, row = model_of("rope", num_layers=1), tokens(2, 9)
     rope, cache, rotated = model.encoding.layer(0).encodings[0], Cache(1), []

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from zoo.contract.causality import decoded
-from zoo.errors import InputError
 from zoo.models import kernels
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import resolve
@@ -112,10 +111,3 @@ def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
     )
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
-
-
-def test_a_window_that_no_layer_has_is_refused(recipe):
-    with pytest.raises(InputError, match=r"window: pattern has 3 entries but num_layers is 1; the last 2"):
-        recipe("text", "model.window=[8, null, 8]")
-    with pytest.raises(InputError, match=r"model\.window\.1: must be greater than 0, got 0"):
-        recipe("text", "model.window=[8, 0]")

@@ -125,17 +125,6 @@ def test_a_file_that_was_edited_is_reported_in_one_line_and_goes_on(trained, rec
     assert model(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
 
 
-def test_a_file_with_other_options_is_reported_as_the_cause(here, recipe, forget, capsys):
-    plugin = here / "mine.py"
-    plugin.write_text(PLUGIN.replace("of: zoo.Encoding", "of: zoo.Encoding, more: int = 1"))
-    folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding={name: around, of: none}"))
-    forget()
-    plugin.write_text(PLUGIN)
-    with pytest.raises(InputError, match=r"model\.encoding\.more: unknown key"):
-        zoo.load(folder, plugins=plugin)
-    assert f"warning: {folder}: encoding 'around' may have changed" in capsys.readouterr().err
-
-
 def test_going_on_with_another_file_is_reported_too(here, recipe, forget, capsys):
     plugin = here / "mine.py"
     plugin.write_text(PLUGIN)

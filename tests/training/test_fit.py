@@ -114,17 +114,6 @@ def test_the_console_is_quiet_and_its_last_command_works(zoo_command, capsys):
     assert "128" in further.out
 
 
-def test_a_text_of_few_documents_is_reported_at_the_start(here, recipe, capsys, unmeasured):
-    fit(recipe("text"))
-    assert "1 document will be scored: intervals are over " in capsys.readouterr().out
-    fit(recipe("text", "evaluate.max_tokens=64", "evaluate.lengths=[16, 64]"))
-    assert "1 document will be scored: too little text for intervals at length 64; for intervals over " in (
-        capsys.readouterr().out
-    )
-    fit(recipe("max_index"))
-    assert "will be scored" not in capsys.readouterr().out
-
-
 def test_what_the_data_or_the_machine_cannot_do_is_reported_before_a_folder_is_made(
     here, recipe, monkeypatch
 ):

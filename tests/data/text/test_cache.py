@@ -178,9 +178,3 @@ def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
     if change == "changes":
         open_cache(open_corpus, 260, tmp_path / "cache")
-
-
-def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"data\.cache: .*--set data\.cache=FOLDER"):
-        opened(tmp_path / "file" / "cache")

@@ -1,7 +1,5 @@
 """Progress while a corpus is read: from the first second, on a terminal, by the first process alone."""
 
-import sys
-
 import pytest
 
 from zoo import console
@@ -24,14 +22,3 @@ def test_a_log_gets_whole_lines(corpus, tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     begins = ("reading ", "learning ", "tokenizing ", "tokenized ")
     assert all(line.startswith(begins) for line in lines) and len(lines) > 4
-
-
-def test_other_processes_show_nothing(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for name in ("RANK", "LOCAL_RANK"):
-        monkeypatch.setenv(name, "1")
-    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
-        monkeypatch.setenv(name, "2")
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    open_cache(lambda: corpus, 270, tmp_path / "cache")
-    assert capsys.readouterr() == ("", "")

@@ -1,11 +1,10 @@
-"""CABLE against a loop over its formula and, with constant steps, ALiBi; in a decoder and in an encoder."""
+"""CABLE against a loop over its formula, in a decoder and in an encoder."""
 
 import math
 
 import pytest
 import torch
 
-from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.cable import CABLE
 from zoo.encodings.stack import LayerEncodings
@@ -118,20 +117,3 @@ def test_it_starts_as_released(size_of):
     }
     assert 0.015 < cable.steps.weight.std() < 0.025
     assert not cable.steps.bias.any()
-
-
-@pytest.mark.parametrize(("causal", "weighted"), [(True, True), (False, False)])
-def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
-    """s_h = m_h everywhere and g = 1, so that the sum is m_h |i - j|."""
-    size = size_of(causal=causal)
-    alibi, cable = ALiBi(size), CABLE(size, weighted=weighted)
-    with torch.no_grad():
-        cable.steps.weight.zero_()
-        cable.steps.bias.copy_(torch.log(torch.expm1(alibi.slope)))
-        if weighted:
-            cable.gates.weight.zero_()
-            cable.gates.bias.fill_(math.log(math.e - 1))
-    pos = torch.arange(T)
-    expected = alibi.bias_table(AttentionContext(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
-    got = score_of(cable, torch.randn(B, T, E))
-    agree(got, expected, encoding="cable", against="identity: constant steps are alibi")

@@ -99,32 +99,6 @@ def test_the_formula(of, bias_of, padded, against, size_of, agree):
     agree(got * real, expected * real, encoding="dape", against=against)
 
 
-def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):
-    row = tokens(2, 12)
-    for of in ("alibi", "none"):
-        model, plain = model_of(dape(of)), model_of(of)
-        outside = {k: v for k, v in plain.state_dict().items() if not k.startswith("encoding.")}
-        assert model.load_state_dict(outside, strict=False).unexpected_keys == []
-        with torch.no_grad():
-            for layer in range(model.num_layers):
-                for parameter in model.encoding.layer(layer).encodings[0].outer.parameters():
-                    parameter.zero_()
-        agree(model(row), plain(row), encoding="dape", against="the bias itself, MLP of zeros")
-
-
-def test_each_layer_has_its_own_network(model_of):
-    shapes = {
-        name: tuple(parameter.shape)
-        for name, parameter in model_of(dape("t5", hidden=7)).named_parameters()
-        if name.startswith("encoding")
-    }
-    expected = {"of.table": (32, 6), "inner.weight": (7, 12), "inner.bias": (7,), "outer.weight": (6, 7)}
-    expected["outer.bias"] = (6,)
-    assert shapes == {
-        f"encoding.slots.0.{layer}.{name}": shape for layer in range(2) for name, shape in expected.items()
-    }
-
-
 def test_scores_far_away_stay_in_float32(size_of):
     """At a distance of 4001 ALiBi's steepest head has -2000.5, which bf16 has not."""
     encoding = build_encoding(dape(), size_of()).bfloat16().eval()

@@ -206,20 +206,6 @@ def test_a_loop_over_the_formula(scaling, rope, agree):
                 )
 
 
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_a_factor_just_above_one_is_nearly_rope_and_one_is_refused(layout, rope):
-    pos, (q, k) = torch.arange(3 * L), heads(3 * L)
-    plain = turned(rope(layout=layout), q, k, pos)
-    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope"):
-        with pytest.raises(ValueError, match="set factor"):
-            rope(layout=layout, scaling=scaling)
-        near, far = (
-            turned(rope(layout=layout, scaling=scaling, factor=factor), q, k, pos) for factor in (1 + 1e-6, 4)
-        )
-        torch.testing.assert_close(near, plain, rtol=0, atol=1e-3)
-        assert (far[0] - plain[0]).abs().max() > 0.1, scaling
-
-
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     """Next to a longer one, padded, or shifted, a sequence is rotated as when it is alone."""

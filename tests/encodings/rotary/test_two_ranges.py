@@ -191,7 +191,7 @@ def test_the_ranges_follow_the_trained_length(size_of):
     ):  # fmt: skip
         encoding = registry.encodings.load(name)(size_of(length=length))
         assert {key: getattr(encoding, key) for key in expected} == expected, (name, length)
-    with pytest.raises(InputError, match="window 7 must be below the longest distance 7"):
+    with pytest.raises(ValueError, match="window 7 must be below the longest distance 7"):
         registry.encodings.load("dual_chunk")(size_of(), longest=7, window=7)
 
 

@@ -73,30 +73,6 @@ def test_each_group_has_its_encoding_and_nothing_of_the_others(pair, counts, siz
             agree(got, expected, encoding="heads", against="each encoding by itself on its heads")
 
 
-@pytest.mark.parametrize("of", ["alibi", "rope", "t5", "path", "fox", "shaw"])
-def test_one_group_of_all_heads_is_that_encoding(of, model_of, tokens):
-    row = tokens(2, 12)
-    torch.testing.assert_close(model_of(heads(of))(row), model_of(of)(row), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("counts", [None, [2, 4]])
-def test_nape_is_a_loop_over_its_formula(counts, size_of, agree):
-    """Softmax of q.k / sqrt(D) - (i - j) / h in the first heads, and without a bias in the others."""
-    encoding = build_encoding(
-        heads({"name": "alibi", "slopes": "harmonic"}, "none", counts=counts), size_of(width_of_head=D)
-    )
-    x, q, k, v = (one.double() for one in content())
-    expected = torch.zeros_like(v)
-    for h in range(6):
-        slope = 1 / (h + 1) if h < encoding.head_groups[0] else 0.0
-        for i in range(q.shape[2]):
-            logits = [(q[:, h, i] * k[:, h, j]).sum(-1) / D**0.5 - slope * (i - j) for j in range(i + 1)]
-            weights = torch.stack(logits, -1).softmax(-1)
-            expected[:, h, i] = (weights[..., None] * v[:, h, : i + 1]).sum(1)
-    out = attention_of(encoding, *(one.float() for one in (x, q, k, v)))
-    agree(out, expected.float(), encoding="heads", against="float64 loop over NAPE")
-
-
 def test_each_is_built_for_its_number_of_heads(size_of):
     alibi, none = build_encoding(heads("alibi", "none", counts=[4, 2]), size_of()).of
     assert alibi.slope.tolist() == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]
