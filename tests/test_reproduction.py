@@ -12,7 +12,7 @@ from zoo import cli
 FILE = results.STUDIES / "08_text.yaml"
 LENGTHS = [256, 1024]
 FAR = 0.01
-"""In bits per byte. Processors round differently, which training amplifies; two seeds differ by up to 0.011."""
+"""In bits per byte. Processors round differently, which training amplifies; seeds differ by up to 0.011."""
 
 
 def losses(store):

@@ -1,4 +1,4 @@
-"""Selective RoPE against a loop over its formula."""
+"""Selective RoPE against a loop over its formula and, with steps of one, RoPE."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import torch
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.selective_rope import SelectiveRoPE
+from zoo.encodings.rotary.rope import RoPE
 from zoo.models.cache import LayerCache
 
 B, H, T, D = 2, 6, 13, 8
@@ -56,6 +57,18 @@ def test_a_loop_over_the_formula(options, padded, with_large_weights, agree):
         agree(
             got.double(), expected, encoding="selective_rope", against="formula: a token at a time, by a loop"
         )
+
+
+def test_steps_of_one_are_rope(with_large_weights, size_of, agree):
+    encoding, x = with_large_weights(kernel=1), torch.ones(1, T, E)
+    encoding.taps.fill_(1)
+    # The first row of `down` reads the same from each token; `up` makes it a step of one.
+    encoding.up.zero_()[:, 0] = 1 / encoding.read(x)[0, 0, 0]
+    q, k = torch.randn(2, 1, H, T, D)
+    got = encoding.rotate(q, k, AttentionContext(POS, POS, features=encoding.read(x)))
+    expected = RoPE(size_of(), base=500_000.0).rotate(q, k, AttentionContext(POS + 1, POS + 1))
+    for one, other in zip(got, expected, strict=True):
+        agree(one, other, encoding="selective_rope", against="identity: steps of one are rope")
 
 
 def test_a_step_of_decoding_reads_no_token_that_the_convolution_does_not_see(with_large_weights):
