@@ -34,7 +34,7 @@ def epochs(one, count):
     return [batch.tolist() for _ in range(count) for batch in one]
 
 
-@pytest.mark.parametrize(("workers", "stops"), [(0, (1, 4, 5, 6, 7, 12, 17)), (2, (4, 6, 11))])
+@pytest.mark.parametrize(("workers", "stops"), [(0, (1, 4, 5, 6, 7, 12, 17)), (2, (7,))])
 def test_an_interrupted_loader_gives_the_batches_of_an_uninterrupted_one(workers, stops):
     whole = epochs(loader(), 3)
     for stop in stops:

@@ -25,8 +25,7 @@ def still(rope):
 
 # Encoding, values of its parameters, and what it is then; the last as a function of that encoding.
 IDENTITIES = {
-    "constant steps": (
-        {"name": "cable", "scale": "head"}, {"steps_bias": SLOPE.expm1().log()}, "alibi"),
+    "constant steps": ({"name": "cable", "scale": "head"}, {"steps_bias": SLOPE.expm1().log()}, "alibi"),
     "constant gates of fox": ("fox", {"gate_bias": -SLOPE.expm1().log()}, "alibi"),
     "constant gates of grape_a": ("grape_a", {"omega": math.log(math.expm1(1 / math.log(4)))}, "alibi"),
     "gates of a half": ("grape_m", {}, {"name": "rope", "scaling": "linear", "factor": 2.0}),

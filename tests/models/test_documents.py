@@ -140,14 +140,10 @@ def placed(spec, size_of, training=True):
     return encoding, positions_by_document(encoding, ids)[0].split(SIZES)
 
 
-@pytest.mark.parametrize(
-    ("spec", "low", "high"),
-    [
-        ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
-        ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
-    ],
-    ids=["shape", "cape"],
-)
+@pytest.mark.parametrize(("spec", "low", "high"), [
+    ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
+    ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
+], ids=["shape", "cape"])  # fmt: skip
 def test_each_document_is_shifted_by_a_draw_of_its_own(spec, low, high, size_of):
     _, parts = placed(spec, size_of)
     shifts = [part - torch.arange(len(part)) for part in parts]

@@ -81,14 +81,11 @@ def test_swiglu_has_as_many_parameters_as_gelu():
         assert 0 <= more < 3 * 8 * d_model
 
 
-@pytest.mark.parametrize(
-    ("activation", "gate_of"),
-    [
-        ("swiglu", lambda pre: pre * pre.sigmoid()),
-        ("geglu", lambda pre: pre * torch.special.ndtr(pre)),
-        ("geglu_tanh", lambda pre: pre * (1.5957691216 * (pre + 0.044715 * pre**3)).sigmoid()),
-    ],
-)
+@pytest.mark.parametrize(("activation", "gate_of"), [
+    ("swiglu", lambda pre: pre * pre.sigmoid()),
+    ("geglu", lambda pre: pre * torch.special.ndtr(pre)),
+    ("geglu_tanh", lambda pre: pre * (1.5957691216 * (pre + 0.044715 * pre**3)).sigmoid()),
+])  # fmt: skip
 def test_a_gated_layer_is_the_formula(activation, gate_of):
     config = ModelConfig(
         kind="decoder", encoding="none", d_model=8, num_layers=1, num_heads=1, activation=activation, d_ff=16

@@ -125,11 +125,8 @@ def test_a_section_for_a_type_of_layers_has_no_truncate(name, here):
 
 
 WRAPPERS = {
-    "llama": "_orig_mod.",
-    "pythia": "module.",
-    "gpt2": "language_model.",
-    "bert": "_orig_mod.module.",
-}
+    "llama": "_orig_mod.", "pythia": "module.", "gpt2": "language_model.", "bert": "_orig_mod.module.",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "wrapper"), WRAPPERS.items())
@@ -290,15 +287,12 @@ def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(her
     assert not (here / "runs" / "larger").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "key", "value"),
-    [
-        ("tokenizer_config.json", "eos_token", {"content": "<stop>"}),
-        ("generation_config.json", "eos_token_id", [1, 0]),
-        ("config.json", "eos_token_id", 1),
-        (None, None, None),
-    ],
-)
+@pytest.mark.parametrize(("file", "key", "value"), [
+    ("tokenizer_config.json", "eos_token", {"content": "<stop>"}),
+    ("generation_config.json", "eos_token_id", [1, 0]),
+    ("config.json", "eos_token_id", 1),
+    (None, None, None),
+])  # fmt: skip
 def test_the_end_of_a_document_is_the_published_one_or_none(file, key, value, here, cache, capsys):
     folder = here / "published"
     publish("llama", folder)

@@ -247,11 +247,8 @@ def test_a_mapping_changes_what_the_same_texts_change(write, good, problems):
     file = write(good)
     texts = ["seed=1", "optimizer.lr=0.5", "optimizer.warmup_steps=3", "model.encoding=rope"]
     mapping = {
-        "seed": 1,
-        "optimizer.lr": 0.5,
-        "optimizer": {"warmup_steps": 3},
-        "model": {"encoding": "rope"},
-    }
+        "seed": 1, "optimizer.lr": 0.5, "optimizer": {"warmup_steps": 3}, "model": {"encoding": "rope"},
+    }  # fmt: skip
     assert read_recipe(file, mapping) == read_recipe(file, texts)
     assert problems(read_recipe, file, {"model": {"d_modl": 3}}) == [
         "--set model.d_modl=3: model.d_modl: unknown key; did you mean 'd_model'?"

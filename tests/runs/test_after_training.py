@@ -58,13 +58,10 @@ def test_an_option_that_is_not_set_stays_as_trained(rope, asked):
     assert now.frequency[1].item() == pytest.approx(500**-0.5 / (2 if "linear" in asked else 1))
 
 
-@pytest.mark.parametrize(
-    ("asked", "own"),
-    [
-        ("model.encoding={name: rerope, window: 5, leak: 0.25}", {"window": 5, "leak": 0.25}),
-        ("model.encoding.name=self_extend", {"window": 4, "group": 8}),
-    ],
-)
+@pytest.mark.parametrize(("asked", "own"), [
+    ("model.encoding={name: rerope, window: 5, leak: 0.25}", {"window": 5, "leak": 0.25}),
+    ("model.encoding.name=self_extend", {"window": 4, "group": 8}),
+])  # fmt: skip
 def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     now, plain = encoding_of(rope, asked), encoding_of(rope)
     assert {name: getattr(now, name) for name in own} == own

@@ -154,11 +154,8 @@ def test_build_takes_a_recipe_a_mapping_or_a_file(tmp_path):
 
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(BASE))
     models = [
-        build(BASE),
-        build(resolve(BASE)),
-        build(tmp_path / "tiny.yaml"),
-        build(BASE, ["model.d_model=16"]),
-    ]
+        build(BASE), build(resolve(BASE)), build(tmp_path / "tiny.yaml"), build(BASE, ["model.d_model=16"]),
+    ]  # fmt: skip
     weights = [model.state_dict() for model in models]
     assert all(torch.equal(value, weights[0][key]) for other in weights for key, value in other.items())
     assert models[0](torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 300)

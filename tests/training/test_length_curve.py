@@ -87,6 +87,7 @@ def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmea
             assert float(two[step][name]) == pytest.approx(float(value), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
     folder = fit(recipe("max_index", "checkpoint.every_n_steps=4", "checkpoint.keep_every_n_steps=2"))
     names = {path.name for path in (folder / "checkpoints").iterdir()}

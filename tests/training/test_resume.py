@@ -73,6 +73,7 @@ def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, every, at, ac
     assert json.loads((resumed / "card.json").read_text()) == json.loads((whole / "card.json").read_text())
 
 
+@pytest.mark.slow
 def test_resumed_at_the_end_of_an_epoch(here, recipe, cut):
     sets = ["text", "model.dropout=0.1", "data.documents=12"]
     epoch = len(open_data(recipe(*sets)).train_loader())
@@ -93,6 +94,7 @@ CONSTANT = "optimizer.schedule=constant"
 WSD = ["optimizer.schedule=wsd", "optimizer.decay_fraction=0.25"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets, first", [
     ([CONSTANT], 5),
     (WSD, None),  # cut at step 5, the last before the rate falls in a run of 7
@@ -112,6 +114,7 @@ def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, 
     assert read_recipe(longer / "recipe.yaml") == read_recipe(whole / "recipe.yaml")
 
 
+@pytest.mark.slow
 def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe):
     sets = ["optimizer.schedule=linear"]
     folder = fit(recipe("max_index", *sets))
@@ -130,6 +133,7 @@ def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe):
     assert json.loads((here / "6" / "card.json").read_text())["init_from"]["steps"] == 6
 
 
+@pytest.mark.slow
 def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
     cut(recipe("text", *WSD, "trainer.max_steps=100"), 5)
     shorter = fit(recipe("text", *WSD, "trainer.max_steps=8"), resume=True)
@@ -161,15 +165,12 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
 
 OUTPUT = [
     "data.workers=1", "data.root=elsewhere", "evaluate.lengths=[16]", "logging=[]",
-    "trainer.log_every_n_steps=1",
-    "trainer.enable_progress_bar=false", "trainer.enable_model_summary=true", "trainer.inference_mode=false",
-    "trainer.profiler=simple", "trainer.detect_anomaly=true", "trainer.num_sanity_val_steps=2",
-    "trainer.max_time=00:01:00:00", "trainer.limit_test_batches=1", "trainer.limit_predict_batches=1",
-    "trainer.enable_autolog_hparams=false",
+    "trainer.log_every_n_steps=1", "trainer.enable_progress_bar=false", "trainer.enable_model_summary=true",
+    "trainer.inference_mode=false", "trainer.profiler=simple", "trainer.detect_anomaly=true",
+    "trainer.num_sanity_val_steps=2", "trainer.max_time=00:01:00:00", "trainer.limit_test_batches=1",
+    "trainer.limit_predict_batches=1", "trainer.enable_autolog_hparams=false",
 ]  # fmt: skip
-LOOKS = [
-    "checkpoint.every_n_steps=1", "trainer.val_check_interval=2", "trainer.check_val_every_n_epoch=2",
-]  # fmt: skip
+LOOKS = ["checkpoint.every_n_steps=1", "trainer.val_check_interval=2", "trainer.check_val_every_n_epoch=2"]
 
 
 @pytest.mark.parametrize("changes", [OUTPUT, LOOKS], ids=["output", "intervals"])
@@ -184,6 +185,7 @@ def test_a_key_that_may_change_changes_no_weight(here, recipe, cut, changes):
     assert noted[0] == [] and {(one["step"], one["key"]) for one in noted[1]} == {(4, key) for key in keys}
 
 
+@pytest.mark.slow
 def test_changes_of_rounding_are_in_the_card(here, recipe, cut):
     sets = ["text", "trainer.max_steps=12", "checkpoint.every_n_steps=4", "model.kernel=sdpa"]
     cut(recipe(*sets), 5)
@@ -231,6 +233,7 @@ def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recip
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_resume_auto_begins_a_new_run_and_continues_one(here, recipe, cut):
     recipe = recipe("text")
     whole = fit(recipe, out=here / "whole")

@@ -88,11 +88,9 @@ def test_the_fingerprint_is_that_of_documents_and_splits(tmp_path):
         return opened(tmp_path, texts=texts, identity=str(texts)).corpus
 
     seen = {
-        fingerprint(train=["ab", "c"]),
-        fingerprint(train=["a", "bc"]),
-        fingerprint(train=["abc"]),
+        fingerprint(train=["ab", "c"]), fingerprint(train=["a", "bc"]), fingerprint(train=["abc"]),
         fingerprint(train=["ab"], valid=["c"]),
-    }
+    }  # fmt: skip
     assert len(seen) == 4
     assert opened(tmp_path / "other").corpus == opened(tmp_path / "other", identity="b").corpus
 

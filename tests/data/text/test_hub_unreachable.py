@@ -44,11 +44,9 @@ def no_hub(request, tmp_path, monkeypatch):
         yield endpoint
 
 
-@pytest.mark.parametrize(
-    ("kind", "no_hub"),
-    [*((kind, "is silent") for kind in REQUESTS), ("a model", "refuses")],
-    indirect=["no_hub"],
-)
+@pytest.mark.parametrize(("kind", "no_hub"), [
+    *((kind, "is silent") for kind in REQUESTS), ("a model", "refuses"),
+], indirect=["no_hub"])  # fmt: skip
 def test_a_hub_that_does_not_answer_is_one_message_within_seconds(no_hub, tmp_path, kind, capfd):
     from huggingface_hub import constants
 

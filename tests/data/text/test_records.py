@@ -58,10 +58,9 @@ def all_of(found):
     return sorted(text for texts in found.values() for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("kind", "packed"),
-    [(".txt", ""), (".jsonl", ".gz"), (".json", ".bz2"), (".csv", ""), (".parquet", "")],
-)
+@pytest.mark.parametrize(("kind", "packed"), [
+    (".txt", ""), (".jsonl", ".gz"), (".json", ".bz2"), (".csv", ""), (".parquet", ""),
+])  # fmt: skip
 def test_every_format_gives_the_same_documents_in_the_same_splits(kind, packed, tmp_path):
     file = tmp_path / f"all{kind}{packed}"
     file.write_bytes(PACK[packed](FORMATS[kind]))

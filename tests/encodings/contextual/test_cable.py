@@ -36,15 +36,10 @@ def with_large_weights(encoding):
     return encoding
 
 
-@pytest.mark.parametrize(
-    ("causal", "weighted", "step", "positive"),
-    [
-        (True, True, "softplus", softplus),
-        (True, False, "relu", relu),
-        (False, True, "relu", relu),
-        (False, False, "softplus", softplus),
-    ],
-)
+@pytest.mark.parametrize(("causal", "weighted", "step", "positive"), [
+    (True, True, "softplus", softplus), (True, False, "relu", relu), (False, True, "relu", relu),
+    (False, False, "softplus", softplus),
+])  # fmt: skip
 def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive, size_of, agree):
     cable = with_large_weights(CABLE(size_of(causal=causal), weighted=weighted, step=step))
     x = torch.randn(B, T, E)
@@ -66,15 +61,12 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
     agree(got.tril() if causal else got, expected, encoding="cable", against=against)
 
 
-@pytest.mark.parametrize(
-    ("scale", "divisor", "against"),
-    [
-        (None, 1.0, "attention of the authors' src/Cable.py, by a loop"),
-        ("none", 1.0, "attention of the authors' src/Cable.py, by a loop"),
-        ("model", math.sqrt(E), "attention of the authors' notebook, by a loop"),
-        ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
-    ],
-)
+@pytest.mark.parametrize(("scale", "divisor", "against"), [
+    (None, 1.0, "attention of the authors' src/Cable.py, by a loop"),
+    ("none", 1.0, "attention of the authors' src/Cable.py, by a loop"),
+    ("model", math.sqrt(E), "attention of the authors' notebook, by a loop"),
+    ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
+])  # fmt: skip
 @pytest.mark.parametrize("attention_scale", [None, 0.5])
 def test_the_divisor_of_the_products(scale, divisor, against, attention_scale, size_of, agree):
     """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released.

@@ -73,15 +73,11 @@ def by_the_formula(encoding, q, k, v, keep, bias_of):
     return z
 
 
-@pytest.mark.parametrize(
-    ("of", "bias_of", "padded", "against"),
-    [
-        ("alibi", alibi, 4, "a loop over A + B + MLP([A; B])"),
-        ("none", None, 0, "a loop over A + B + MLP([A; B])"),
-        (LEAKY_FIRE, fire_with_leaky_relu, 4, "a loop over A + B + MLP([A; B]), B of the authors' FIRE"),
-    ],
-    ids=["alibi", "none", "fire"],
-)
+@pytest.mark.parametrize(("of", "bias_of", "padded", "against"), [
+    ("alibi", alibi, 4, "a loop over A + B + MLP([A; B])"),
+    ("none", None, 0, "a loop over A + B + MLP([A; B])"),
+    (LEAKY_FIRE, fire_with_leaky_relu, 4, "a loop over A + B + MLP([A; B]), B of the authors' FIRE"),
+], ids=["alibi", "none", "fire"])  # fmt: skip
 def test_the_formula(of, bias_of, padded, against, size_of, agree):
     encoding = build_encoding(dape(of, hidden=HIDDEN), size_of(d_model=H * D, num_heads=H)).eval()
     with torch.no_grad():

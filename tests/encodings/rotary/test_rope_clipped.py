@@ -22,19 +22,11 @@ def turned(encoding, q, k):
     return encoding.rotate(q, k, AttentionContext(POS, POS))
 
 
-@pytest.mark.parametrize(
-    ("clipped", "count", "form", "layout"),
-    [
-        (None, 5, "soft", "half"),
-        (None, 5, "hard", "interleaved"),
-        (0.0, 0, "soft", "interleaved"),
-        (0.0625, 1, "soft", "half"),
-        (0.0625, 1, "hard", "interleaved"),
-        (0.125, 2, "soft", "interleaved"),
-        (0.5, 8, "hard", "half"),
-        (1.0, 16, "soft", "half"),
-    ],
-)
+@pytest.mark.parametrize(("clipped", "count", "form", "layout"), [
+    (None, 5, "soft", "half"), (None, 5, "hard", "interleaved"), (0.0, 0, "soft", "interleaved"),
+    (0.0625, 1, "soft", "half"), (0.0625, 1, "hard", "interleaved"), (0.125, 2, "soft", "interleaved"),
+    (0.5, 8, "hard", "half"), (1.0, 16, "soft", "half"),
+])  # fmt: skip
 def test_a_loop_over_the_formula(clipped, count, form, layout, size, agree):
     encoding = ClippedRoPE(
         size, layout=layout, form=form, **({} if clipped is None else {"clipped": clipped})

@@ -224,10 +224,9 @@ def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     assert torch.equal(short[0], turned(rope(), q[1:, :, L:], k[1:, :, L:], plain[:L] + shift)[0])
 
 
-@pytest.mark.parametrize(
-    ("scaling", "original", "limit"),
-    [("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12)],
-)
+@pytest.mark.parametrize(("scaling", "original", "limit"), [
+    ("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12),
+])  # fmt: skip
 def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, model_of, tokens):
     spec = {"name": "rope", "scaling": scaling, "factor": 4.0, "original_length": original}
     model, row = model_of(spec, length=8), tokens(1, limit + 1)

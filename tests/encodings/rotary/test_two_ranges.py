@@ -198,12 +198,9 @@ def test_the_ranges_follow_the_trained_length(size_of):
 # With a scaling of RoPE.
 
 SCALINGS = [
-    ("linear", {"factor": 4.0}),
-    ("ntk", {"factor": 4.0, "partial": 0.5}),
-    ("yarn", {"factor": 4.0, "base": 500.0}),
-    ("llama3", {"factor": 8.0}),
-    ("none", {"proportion": 0.6}),
-]
+    ("linear", {"factor": 4.0}), ("ntk", {"factor": 4.0, "partial": 0.5}),
+    ("yarn", {"factor": 4.0, "base": 500.0}), ("llama3", {"factor": 8.0}), ("none", {"proportion": 0.6}),
+]  # fmt: skip
 NOTHING_CHANGED = {"self_extend": "window: 64", "dual_chunk": "longest: 80, window: 8",
                    "rerope": "window: 64, log_scale: false", "string": "window: 64"}  # fmt: skip
 SCALED = {

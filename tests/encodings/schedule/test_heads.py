@@ -15,19 +15,10 @@ from zoo.models.scores import ScoreTerms
 D = 8
 # A pair for each hook. Of several that decide how queries and keys are multiplied, each has its own heads.
 PAIRS = [
-    ["alibi", "none"],
-    ["rope", "alibi"],
-    ["path", "pope"],
-    ["path", "path"],
-    ["shaw", "rope"],
-    ["cable", "fox"],
-    ["cope", {"name": "dape", "of": "kerple"}],
-    ["deberta", "transformer_xl"],
-    ["dpb", "sandwich"],
-    ["rerope", "self_extend"],
-    ["entmax", "alibi"],
-    ["sink", "stick_breaking"],
-]
+    ["alibi", "none"], ["rope", "alibi"], ["path", "pope"], ["path", "path"], ["shaw", "rope"],
+    ["cable", "fox"], ["cope", {"name": "dape", "of": "kerple"}], ["deberta", "transformer_xl"],
+    ["dpb", "sandwich"], ["rerope", "self_extend"], ["entmax", "alibi"], ["sink", "stick_breaking"],
+]  # fmt: skip
 
 
 def heads(*of, counts=None):
@@ -135,22 +126,18 @@ def test_it_claims_what_holds_in_every_head(size_of):
 # Within one another.
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        [heads("rope", "none"), heads("none", "alibi")],
-        [heads("fox", "none"), "rope"],
-        [heads("rope", "alibi"), "entmax"],
-        [heads("sink", "none"), "rope"],
-        heads("fire", "entmax"),
-        {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
-        heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
-        heads(heads("alibi", "none"), "rope", counts=[4, 2]),
-        {"name": "randomized", "of": heads("rope", "alibi")},
-        {"name": "dape", "of": heads("alibi", "none")},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("spec", [
+    [heads("rope", "none"), heads("none", "alibi")],
+    [heads("fox", "none"), "rope"],
+    [heads("rope", "alibi"), "entmax"],
+    [heads("sink", "none"), "rope"],
+    heads("fire", "entmax"),
+    {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
+    heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
+    heads(heads("alibi", "none"), "rope", counts=[4, 2]),
+    {"name": "randomized", "of": heads("rope", "alibi")},
+    {"name": "dape", "of": heads("alibi", "none")},
+], ids=str)  # fmt: skip
 def test_it_nests(spec, model_of, tokens):
     row = tokens(2, 12)
     model = model_of(spec)
