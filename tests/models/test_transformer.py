@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.models.cache import Cache
 from zoo.models.transformer import FeedForward
 from zoo.recipe.schema import ModelConfig
 
@@ -233,16 +232,6 @@ def test_logits_are_computed_for_the_wanted_tokens_alone(model_of, tokens, monke
 
 
 # Decoding.
-
-
-@pytest.mark.parametrize("encoding", ["alibi", "rope", "shaw"])
-def test_grouped_heads_and_their_norms_with_a_cache(encoding, model_of, tokens):
-    model, row = model_of(encoding, num_kv_heads=2, qk_norm=True), tokens(2, 10)
-    cache = Cache(model.num_layers)
-    same(torch.cat([model(part, cache=cache) for part in row.split(3, 1)], 1), model(row))
-    assert cache.length == 10
-    # Only as many heads are kept as there are.
-    assert cache.layers[0].rows["keys"].all().shape == (2, 2, 10, 8)
 
 
 def test_tokens_of_another_shape_are_refused(model_of):

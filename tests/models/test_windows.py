@@ -5,21 +5,10 @@ import math
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
-from zoo.models import kernels
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import resolve
 
 PATTERN = (3, None, 5)
-# One for each hook; `interleave` with a pattern of another length than the windows.
-SPECS = {
-    "rotate": "rope",
-    "learned bias": "t5",
-    "score": "fox",
-    "logits": "cope",
-    "value": "shaw",
-    "interleaved": {"name": "interleave", "pattern": ["rope", "alibi"]},
-}
 
 
 def same(actual, expected, atol=1e-5):
@@ -54,27 +43,6 @@ def test_each_layer_looks_as_far_as_its_own_window(kind, padded, model_of, token
                     logits = k[b, seen][:, at] @ q[b, i, at] / math.sqrt(8)
                     out[b, i, at] = logits.softmax(0) @ v[b, seen][:, at]
         same(made[layer], out @ attention.out.weight.T)
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypatch):
-    """The reference, forward and backward; blocks of queries; decoding by token and by chunk."""
-    row, keep = tokens(2, 23), torch.arange(23) >= torch.tensor([[0], [7]])
-    config = {"num_layers": 3, "window": PATTERN, "length": 23}
-    exact, model = (model_of(SPECS[spec], kernel=kernel, **config) for kernel in ("reference", "auto"))
-    for padding in (None, keep):
-        real = slice(None) if padding is None else padding
-        outputs = [one(row, padding)[real] for one in (exact, model)]
-        same(*outputs)
-        for out in outputs:
-            out.square().mean().backward()
-        for (name, one), other in zip(exact.named_parameters(), model.parameters(), strict=True):
-            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
-        with torch.no_grad(), monkeypatch.context() as blocks:
-            blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
-            blocks.setattr(kernels, "BLOCK_ROWS", 1)
-            same(model(row, padding)[real], outputs[0])
-    same(decoded(model, row, [1, 1, 11, 1, 9]), model(row))
 
 
 def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):

@@ -8,7 +8,7 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.reports.fit import fit
-from zoo.runs.load import find_checkpoint, load_run
+from zoo.runs.load import find_checkpoint
 
 
 @pytest.fixture
@@ -78,13 +78,6 @@ def test_a_device_that_is_not_there_is_wrong_input(run_copy):
     for device in ("nosuch", "cuda:99"):
         with pytest.raises(InputError, match=f"device '{device}' cannot be used here"):
             zoo.load(folder, device=device)
-
-
-def test_changes_reach_the_recipe(run_copy):
-    folder = run_copy
-    assert load_run(folder, ["evaluate.samples=3"]).task.recipe.evaluate.samples == 3
-    with pytest.raises(InputError, match=r"evaluate\.sample: "):
-        load_run(folder, ["evaluate.sample=3"])
 
 
 def test_a_folder_of_runs_names_them(tmp_path):

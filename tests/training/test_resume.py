@@ -48,24 +48,27 @@ def cut(monkeypatch):
     return cut
 
 
-@pytest.mark.parametrize(
-    "kind, every, at, accumulate",
-    [
-        ("text", 4, 6, 1),  # stops two steps after a checkpoint, in the midst of an epoch
-        ("masked", 4, 6, 2),
-        ("max_index", 4, 5, 2),
-        ("drawn", 4, 6, 2),
-    ],
-)
-def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, every, at, accumulate):
-    encoding = ["model.encoding={name: pose, of: rope}"] if kind == "drawn" else []
+KINDS = {
+    "text": [], "masked": [], "max_index": [],
+    "drawn": ["model.encoding={name: pose, of: rope}"],
+    "mixed lengths": ["data.lengths=[4, 8, 16]"],
+    "scored": ["evaluate.during={every_n_steps: 2, lengths: [8, 24], max_tokens: 64, samples: 8}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, at, accumulate", [
+    ("text", 6, 1),  # stops two steps after a checkpoint, in the midst of an epoch
+    ("masked", 6, 2), ("max_index", 5, 2), ("drawn", 6, 2), ("mixed lengths", 6, 1), ("scored", 6, 1),
+])  # fmt: skip
+def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, at, accumulate):
     recipe = recipe(
-        kind.replace("drawn", "text"), *encoding, "model.dropout=0.1", f"checkpoint.every_n_steps={every}",
-        "trainer.max_steps=10", f"trainer.accumulate_grad_batches={accumulate}",
+        kind if kind in ("masked", "max_index") else "text", *KINDS[kind], "model.dropout=0.1",
+        "checkpoint.every_n_steps=4", "trainer.max_steps=10",
+        f"trainer.accumulate_grad_batches={accumulate}",
     )  # fmt: skip
     whole = fit(recipe, out=here / "whole")
     cut(recipe, at, out=here / "cut")
-    assert saved(here / "cut")["global_step"] == every
+    assert saved(here / "cut")["global_step"] == 4
     resumed = fit(recipe, out=here / "cut", resume=True)
     assert_same(saved(whole), saved(resumed))
     # Every logged step is there once, with the numbers of the whole run.

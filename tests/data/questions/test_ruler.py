@@ -135,19 +135,3 @@ def test_impossible_options_are_refused(source_of):
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             source_of(data)
-
-
-def test_impossible_lengths_are_refused(source_of):
-    source = source_of({"name": "needle"})
-    with pytest.raises(InputError, match=r"^data\.sequence_length: \d+ tokens are too few for needle"):
-        source_of({"name": "needle", "sequence_length": 20}).dataset("train")
-    with pytest.raises(InputError, match="the test text has only"):
-        source.examples("test", 10**6, 1)
-    with pytest.raises(InputError, match=r"there are words for \d+ tokens"):
-        source_of({"name": "common_words"}).examples("test", 10**6, 1)
-
-
-def test_the_fingerprint_tells_the_options(source_of):
-    one, other = (source_of({"name": "needle", "digits": digits}).fingerprint for digits in (5, 6))
-    assert one["corpus"].startswith("needle, kind single, needles 4, digits 5, format 1, in ")
-    assert one["corpus"] != other["corpus"] and one["tokenizer"] == other["tokenizer"]

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.stack import build_encoding
 
@@ -87,10 +86,3 @@ def test_each_document_is_cut_by_itself(size_of):
         part = got[row, start:stop].tolist()
         first, skip = split(part)
         assert part == by_chunks(stop - start, stop - start if first is None else first, skip)
-
-
-def test_outside_training_positions_are_plain(model_of, tokens, agree):
-    model, row = model_of(pose()), tokens(2, 24)
-    expected = model_of("rope")(row)
-    agree(model(row), expected, encoding="pose", against="plain positions, outside training")
-    torch.testing.assert_close(decoded(model, row, [7, 1, 16]), expected, rtol=0, atol=1e-5)

@@ -7,7 +7,6 @@ from math import comb, floor
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
 from zoo.encodings.stack import build_encoding
 
 WRAPPED = ["sinusoidal", "rope", "alibi", "t5", "shaw"]
@@ -117,13 +116,6 @@ def test_spread_is_the_mean_of_all_draws(size_of):
             randomized(max_position=most, evaluation="spread"), size_of(length=1)
         ).eval()
         assert encoding.positions(torch.arange(length), 1).tolist() == expected
-
-
-def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
-    model, row = model_of(randomized("alibi", evaluation="plain", max_position=32)), tokens(2, 40)
-    expected = model_of("alibi")(row)
-    torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-6)
-    torch.testing.assert_close(decoded(model, row, [7, 1, 32]), expected, rtol=0, atol=1e-5)
 
 
 # Real numbers in place of integers.
