@@ -61,7 +61,7 @@ MODELS = [
      ["none", "rope", "alibi", "t5", "fox", "transformer_xl", "shaw", ["rope", "alibi"]]),
     ({"logit_scale": "log_n"}, ["rope", "t5", "cope"]),
     ({"logit_scale": "adaptive"}, ["none", "alibi", ["t5", "entmax"], "transformer_xl"]),
-    ({"window": (3, None)}, ["rope", "t5", "fox", "cope", {"name": "interleave", "pattern": ["rope", "shaw"]}]),
+    ({"window": (3, None)}, ["rope", "t5", "fox", "cope", "shaw"]),
     ({"num_kv_heads": 2, "qk_norm": True}, ["alibi", "shaw"]),
     ({"logit_scale": "log_n", "window": 5}, ["none", {"name": "alibi", "form": "one_sided"}, "fox"]),
     ({"logit_scale": "scalable_softmax", "window": (4, None)}, ["rope", "cope", "shaw"]),
