@@ -58,12 +58,6 @@ def run(tmp_path, trained):
     return run
 
 
-@pytest.fixture(autouse=True)
-def _undrawn(request, monkeypatch):
-    """Without the pictures, which take most of the time; `test_results_folder` has them."""
-    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
-
-
 def stored(folder):
     return json.loads((folder / "evaluation" / "lengths.json").read_text())
 

@@ -16,7 +16,7 @@ from zoo.data import build_dataset
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 BIG = 32 << 20

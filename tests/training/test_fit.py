@@ -22,7 +22,7 @@ KINDS = ("max_index", "text", "masked")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
+def test_a_run_folder_holds_the_run(here, recipe, drawn, kind):
     recipe = recipe(kind, "logging=[csv, tensorboard]")
     folder = fit(recipe)
     assert folder.resolve() == here / "runs" / recipe.name
