@@ -68,6 +68,8 @@ REFUSED = (
     ({"name": "t5", "num_buckets": 1}, "num_buckets must be even and leave two"),
     ({"name": "t5", "max_distance": 16}, "max_distance must be above 16"),
     *(({"name": "sandwich", "dim": dim}, f"must be even and at least 2, not {dim}") for dim in (0, 7, -2)),
+    ({"name": "cope", "max_positions": 2**62}, "encoding 'cope' cannot be built: RuntimeError"),
+    ({"name": "dpb", "depth": 2**30}, "depth must be at most 100"),
     ({"name": "hard_alibi", "masked": 7}, "masked is 7, but the model has 6 heads"),
     *(({"name": "dape", "of": of}, f"'{of}' does more than add a bias")
       for of in ("rope", "sinusoidal", "shaw")),

@@ -203,7 +203,8 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     monkeypatch.setattr(choose.Reference, "attend", fail)
     for name in ("none", "sinusoidal", "learned", "rope"):
         for kind in ("decoder", "encoder"):
-            model_of(name, kind)(tokens(1, 8))
+            for scale in ("none", "log_n", "scalable_softmax"):
+                model_of(name, kind, logit_scale=scale)(tokens(1, 8))
     for name in ("alibi", "sandwich", "kerple", "dpb"):
         model_of(name)(tokens(1, 8))
         with torch.no_grad():

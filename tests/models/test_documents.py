@@ -19,12 +19,7 @@ PATHS = {
     "plain PyTorch": {"applies": False},
     "recomputed": {"most_kept": 0},
     "small blocks": {"elements": 1},
-    "window": {"window": 4},
     "encoder": {"kind": "encoder"},
-    "log n": {"logit_scale": "log_n"},
-    "learned log n": {"logit_scale": "scalable_softmax"},
-    "adaptive": {"logit_scale": "adaptive"},
-    "temperature": {"logit_scale": {"name": "temperature", "length": 2}},
 }
 
 
@@ -141,14 +136,10 @@ def placed(spec, size_of, training=True):
     return encoding, positions_by_document(encoding, ids)[0].split(SIZES)
 
 
-@pytest.mark.parametrize(
-    ("spec", "low", "high"),
-    [
-        ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
-        ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
-    ],
-    ids=["shape", "cape"],
-)
+@pytest.mark.parametrize(("spec", "low", "high"), [
+    ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
+    ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
+], ids=["shape", "cape"])  # fmt: skip
 def test_each_document_is_shifted_by_a_draw_of_its_own(spec, low, high, size_of):
     _, parts = placed(spec, size_of)
     shifts = [part - torch.arange(len(part)) for part in parts]
@@ -163,11 +154,6 @@ def test_randomized_draws_as_for_a_document_that_stands_alone(training, size_of)
     for part in parts:
         torch.manual_seed(5)
         assert torch.equal(part, encoding.positions(torch.arange(len(part)), 1))
-
-
-def test_one_document_is_the_whole_sequence(model_of, tokens):
-    model, row = model_of("rope", logit_scale="log_n"), tokens(2, LENGTH)
-    torch.testing.assert_close(model(row, documents=torch.zeros_like(row)), model(row))
 
 
 def test_visible_keys_are_those_of_the_document(model_of, tokens):

@@ -112,9 +112,8 @@ def test_values_are_turned_by_their_distance_from_the_query(window, plugins, siz
             shares = torch.stack([q[0, h, i] @ k[0, h // 2, j] / 2**0.5 for j in seen]).softmax(0)
             for share, j in zip(shares, seen, strict=True):
                 cos, sin = (
-                    torch.tensor(float(j - i)).double().cos(),
-                    torch.tensor(float(j - i)).double().sin(),
-                )
+                    torch.tensor(float(j - i)).double().cos(), torch.tensor(float(j - i)).double().sin(),
+                )  # fmt: skip
                 out[0, h, i] += share * torch.stack([cos, -sin, sin, cos]).view(2, 2) @ v[0, h // 2, j]
     found = in_layer([encoding], q, k, v, None, AttentionContext(pos, pos, window=window))
     torch.testing.assert_close(found, out, rtol=0, atol=1e-6)  # angles are float32

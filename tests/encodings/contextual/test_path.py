@@ -107,11 +107,10 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, with_large_weig
     agree(got.tril(), expected.tril(), encoding="path", against="formula: layer and scores, by a loop")
 
 
-@pytest.mark.parametrize(
-    ("scaled", "against"),
-    [(True, "PaTH-FoX: a token at a time, by a loop"), (False, "both formulas in a loop")],
-    ids=["as PaTH-FoX", "as FoX"],
-)
+@pytest.mark.parametrize(("scaled", "against"), [
+    (True, "PaTH-FoX: a token at a time, by a loop"),
+    (False, "both formulas in a loop"),
+], ids=["as PaTH-FoX", "as FoX"])  # fmt: skip
 def test_with_the_forget_gate(scaled, against, with_large_weights, size_of, agree):
     """PaTH-FoX adds the gates to the products before both are divided by sqrt(D), FoX after."""
     length = 40

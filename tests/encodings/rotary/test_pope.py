@@ -75,11 +75,6 @@ def test_a_loop_over_the_formula(pope, agree):
     agree(got, expected.float(), encoding="pope", against="a loop over the formula")
 
 
-def test_each_layer_has_its_own_delta(model_of):
-    shapes = {n: tuple(p.shape) for n, p in model_of("pope").named_parameters() if "encoding" in n}
-    assert shapes == {f"encoding.slots.0.{layer}.delta": (6, 8) for layer in range(2)}
-
-
 def test_the_initial_values_of_delta(size_of):
     assert not PoPE(size_of()).delta.any()
     uniform = PoPE(size_of(), delta="uniform").delta

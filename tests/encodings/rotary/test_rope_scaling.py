@@ -211,20 +211,6 @@ def test_a_loop_over_the_formula(scaling, rope, agree):
                 )
 
 
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_a_factor_just_above_one_is_nearly_rope_and_one_is_refused(layout, rope):
-    pos, (q, k) = torch.arange(3 * L), heads(3 * L)
-    plain = turned(rope(layout=layout), q, k, pos)
-    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope"):
-        with pytest.raises(ValueError, match="set factor"):
-            rope(layout=layout, scaling=scaling)
-        near, far = (
-            turned(rope(layout=layout, scaling=scaling, factor=factor), q, k, pos) for factor in (1 + 1e-6, 4)
-        )
-        torch.testing.assert_close(near, plain, rtol=0, atol=1e-3)
-        assert (far[0] - plain[0]).abs().max() > 0.1, scaling
-
-
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     """Next to a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
@@ -243,10 +229,9 @@ def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     assert torch.equal(short[0], turned(rope(), q[1:, :, L:], k[1:, :, L:], plain[:L] + shift)[0])
 
 
-@pytest.mark.parametrize(
-    ("scaling", "original", "limit"),
-    [("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12)],
-)
+@pytest.mark.parametrize(("scaling", "original", "limit"), [
+    ("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12),
+])  # fmt: skip
 def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, model_of, tokens):
     spec = {"name": "rope", "scaling": scaling, "factor": 4.0, "original_length": original}
     model, row = model_of(spec, length=8), tokens(1, limit + 1)

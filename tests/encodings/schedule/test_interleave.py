@@ -103,12 +103,6 @@ def test_layers_of_one_entry_share_a_draw_and_those_of_others_have_their_own(mod
     assert rows[1] == rows[4] == list(range(12))
 
 
-def test_nested_patterns(model_of):
-    stack = model_of(interleave("rope", interleave("alibi", "none")), num_layers=4).encoding
-    names = [stack.layer(layer).encodings[0].of for layer in range(4)]
-    assert [one.name for one in names] == ["rope", "interleave", "rope", "interleave"]
-
-
 # What cannot be.
 
 
@@ -137,20 +131,6 @@ def test_a_fault_in_a_pattern_is_reported_with_its_key(recipe):
     ):
         with pytest.raises(InputError, match=f"model.{problem}"):
             recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
-
-
-@pytest.mark.launch
-def test_a_fault_in_a_file_is_reported_with_its_line(zoo_command, here):
-    file = here / "text.yaml"
-    pattern = (
-        "encoding:\n    name: interleave\n    pattern:\n    - rope\n    - name: randomized\n      of: rpe"
-    )
-    text = file.read_text().replace("encoding: alibi", pattern)
-    file.write_text(text)
-    line = text.splitlines().index("      of: rpe") + 1
-    shown = zoo_command("show", "text.yaml")
-    assert shown.returncode != 0
-    assert f"text.yaml:{line}: model.encoding.pattern.1.of: no encoding 'rpe'" in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("wrapped", ["{name: dape, of: alibi}", "{name: randomized, of: xpos}"])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
 
@@ -57,13 +57,11 @@ class Inkling(Encoding):
         return self.mix(x).unflatten(-1, (self.size.num_heads, -1))
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        own = slice(context.query_offset, context.query_offset + context.num_queries)
-        mix_BHTR = context.features[:, own].transpose(1, 2)
+        mix_BHTR = context.own(context.features).transpose(1, 2)
         # Tokens at the default positions are never further apart than there are keys.
         curves_RM = self.curves[:, : context.num_keys] if context.consecutive else self.curves
         bias_BHTM = mix_BHTR @ curves_RM.to(mix_BHTR.dtype)
-        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
-        distance = (q_pos - k_pos).long()
+        distance = context.distance().long()
         distance = distance if distance.dim() == 4 else distance[None, None]
         last = curves_RM.shape[1] - 1
         bias_BHTS = bias_BHTM.gather(-1, distance.clamp(0, last).expand(*bias_BHTM.shape[:2], -1, -1))
