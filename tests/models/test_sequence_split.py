@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from zoo.evaluation.protocols.protocol import Execution
+from zoo.launch.team import Team, alone
 from zoo.models.sequence_split import GatheredRows, SequenceSplit
+from zoo.recipe.sections import EvaluateConfig
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -54,3 +58,14 @@ def test_rows_of_all_processes_are_gathered_round_by_round(rank):
         own = blocks[rank]
         rows.begin(blocks, own.stop)
         assert torch.equal(rows.append("keys", whole[own], 0), whole[: own.stop])
+
+
+@pytest.mark.parametrize("asked, sequences, shared", [
+    ("auto", 2, True), ("auto", 3, False), (True, 100, True), (False, 1, False),
+])  # fmt: skip
+def test_processes_share_a_sequence_where_there_are_fewer_sequences(asked, sequences, shared):
+    task = SimpleNamespace(recipe=SimpleNamespace(evaluate=EvaluateConfig(split_sequence=asked)))
+    team = Team(0, 3, torch.device("cpu"))
+    assert Execution(team, print, task=task).splits(sequences) is shared
+    assert not Execution(alone(team.device), print, task=task).splits(sequences)
+    assert not Execution(team, print).splits(sequences)  # without a task each sequence is in one process

@@ -219,6 +219,10 @@ class AttentionContext:
         """Whether the causal mask is all there is."""
         return self.causal and not self.masks_by_sequence and not self._window_bites()
 
+    def is_causal_to_the_end(self) -> bool:
+        """Whether the causal mask is all there is, and the last key is that of the last query."""
+        return self.only_causal_mask() and self.query_offset + self.num_queries == self.num_keys
+
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""
         return self.only_causal_mask() and self.num_queries == self.num_keys

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from zoo.models import cpu_attention, recomputed
@@ -62,7 +63,7 @@ def attend(
     if kernel == "flex":
         return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     on_cpu, queries, context = cpu_attention.applies(q_BHTD), q_BHTD.shape[2], scores.context
-    if kernel == "sdpa" and (context.is_open() or context.is_plain_causal()):
+    if kernel == "sdpa" and (context.is_open() or context.is_causal_to_the_end()):
         # A bias per key grows with the position; GPU kernels would round it to the dtype of the queries.
         bias_BH1S = scores.key_bias(k_BHSD) if on_cpu else None
         if bias_BH1S is not None or not scores.adds_any:
@@ -193,10 +194,14 @@ def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTe
 def _without_table(
     q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, bias_BH1S: Tensor | None
 ) -> Tensor:
-    """Attention of queries that see every key, or every key up to their own."""
+    """Attention of queries that see every key, or the last queries of a sequence, each up to its own key."""
     q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()
+    first = scores.context.query_offset if causal else None
     if cpu_attention.applies(q_BHTD):
-        return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first=0 if causal else None)
+        return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first)
+    if first:
+        bias = causal_lower_right(q_BHTD.shape[2], k_BHSD.shape[2])
+        return _fused(q_BHTD, k_BHSD, v_BHSV, attn_mask=bias, scale=scale)
     return _fused(q_BHTD, k_BHSD, v_BHSV, is_causal=causal, scale=scale)
 
 
