@@ -38,7 +38,7 @@ from zoo.memory import (
     peak_memory_mb,
     restart_peak_memory,
 )
-from zoo.models import kernels
+from zoo.models.plans import choose
 from zoo.models.transformer import Decoder, Encoder
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.schema import ModelConfig
@@ -153,9 +153,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
     add("--train", action="store_true", help="measure a forward pass with its gradients")
     add("--out", type=Path, default=OUT, metavar="STEM", help="path of the files, without an ending")
-    add(
-        "--block-elements", type=int, default=kernels.BLOCK_ELEMENTS, metavar="N", help="default: %(default)s"
-    )
+    add("--block-elements", type=int, default=choose.BLOCK_ELEMENTS, metavar="N", help="default: %(default)s")
     for key, value in SIZE.items():
         add(f"--{key}", type=int, default=value, metavar="N", help="default: %(default)s")
     add("--only", action="store_true", help=argparse.SUPPRESS)
@@ -172,7 +170,7 @@ def main(given: list[str] | None = None) -> None:
     lengths = [int(length) for length in options.lengths.split(",") if length.isdecimal()]
     if not lengths or ",".join(map(str, lengths)) != options.lengths or min(lengths) < 1:
         parser.error(f"--lengths are numbers of tokens, 1024,4096, not {options.lengths!r}")
-    kernels.BLOCK_ELEMENTS = options.block_elements
+    choose.BLOCK_ELEMENTS = options.block_elements
     if options.only:
         print(json.dumps(forward(names[0], lengths[0], options)))
         return

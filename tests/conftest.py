@@ -243,6 +243,22 @@ def forks():
 
 
 @pytest.fixture
+def drawn():
+    """The pictures of an evaluation are drawn."""
+
+
+DRAWN = {"comparison", "figures", "reports", "scripts", "sweep"}
+"""Folders in which they are drawn for every test."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request, monkeypatch):
+    """Evaluations without their pictures, which take a second each."""
+    if "drawn" not in request.fixturenames and not DRAWN & {*request.path.parts}:
+        monkeypatch.setattr("zoo.reports.evaluate.pictures", lambda summary: {})
+
+
+@pytest.fixture
 def unmeasured(monkeypatch):
     """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
     monkeypatch.setattr("zoo.training.fit.finish", lambda run, source: ([], []))

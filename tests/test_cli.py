@@ -73,40 +73,18 @@ def test_show_prints_the_recipe_of_a_run_and_imports_no_plugin(workplace, capsys
     assert yaml.safe_load(capsys.readouterr().out) == recipe
 
 
-def test_the_nearest_verb_is_suggested(capsys):
-    for word, hint in {"lst": "did you mean 'list'?", "xyzzy": "there are: fit, prepare, evaluate, "}.items():
-        with pytest.raises(SystemExit) as caught:
-            cli.main([word])
-        assert caught.value.code == 2 and hint in capsys.readouterr().err
-
-
-def test_the_nearest_option_is_suggested(capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["generate", "run", "--max-tokens", "20"])
-    assert caught.value.code == 2
-    assert "--max-tokens 20; did you mean '--max-new-tokens'?" in capsys.readouterr().err
-
-
 WRONG_INPUT = (
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
-    (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
     (["show"], "show what?"),
     (["show", "recipes", "--set", "seed=1"], "recipes is a run"),
     (["fit"], "give one RECIPE"),
     (["fit", "a.yaml", "--recipe", "b.yaml"], "not a.yaml and b.yaml"),
     (["fit", "recipes/small.yaml", "--resume", "outo"], "not recipes/small.yaml and outo"),
-    (["fit", "recipes/wrong.yaml"], "did you mean 'alibi'?"),
     (["fit", "nosuch.yaml"], "nosuch.yaml: no such recipe file"),
-    (["fit", "--recipe", "recipes/wrong.yaml"], "did you mean 'alibi'?"),
-    (["fit", "--recipe", "nosuch.yaml"], "nosuch.yaml: no such recipe file"),
-    (["fit", "--recipe", "recipes/small.yaml", "--set", "seed"], "key=value"),
     (["evaluate", "runs/none"], "runs/none: no such run folder or checkpoint"),
-    (["list", "encodngs"], "did you mean 'encodings'?"),
-    (["list", "bogus"], "lists are: encodings, datasets, tasks, protocols, optimizers, schedules, recipes, "),
     (["list", "encodngs", "x"], "did you mean 'encodings'?"),
-    (["list", "recipes", "smal"], "did you mean 'small'?"),
+    (["list", "bogus"], "lists are: encodings, datasets, tasks, protocols, optimizers, schedules, recipes, "),
     (["list", "runs"], "no runs here"),
-    (["list", "datasets", "zzz"], "no dataset matches"),
     (["list", "tasks", "zzz"], "no task matches"),
 )  # fmt: skip
 
@@ -119,25 +97,25 @@ def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys):
         assert printed.out == "" and not verbs.calls
 
 
-def test_wrong_arguments_are_exit_2(workplace, verbs):
-    for command in (
-        "evaluate", "nosuch", "evaluate x --lengths 64,x",
-        "evaluate x --lengths 0", "evaluate x --protocol ,", "fit --rec recipes/small.yaml",
-    ):  # fmt: skip
+def test_wrong_arguments_are_exit_2_with_the_nearest_word(workplace, verbs, capsys):
+    for command, hint in {
+        "evaluate": "", "lst": "did you mean 'list'?", "xyzzy": "there are: fit, prepare, evaluate, ",
+        "evaluate x --lengths 64,x": "--lengths", "evaluate x --lengths 0": "--lengths",
+        "evaluate x --protocol ,": "--protocol", "fit --rec recipes/small.yaml": "--rec",
+        "generate run --max-tokens 20": "--max-tokens 20; did you mean '--max-new-tokens'?",
+    }.items():  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             cli.main(command.split())
         assert caught.value.code == 2 and not verbs.calls, command
+        assert hint in capsys.readouterr().err, command
 
 
 def test_fit_hands_on_what_it_is_given(workplace, verbs):
     command = "fit --recipe recipes/small.yaml --set seed=3 --set data.batch_size=4 --out o --resume"
     assert cli.main(command.split()) == 0
-    (((recipe,), named),) = verbs.calls
+    (recipe,), named = verbs.calls.pop()
     assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
     assert named == {"out": Path("o"), "resume": True}
-
-
-def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs):
     for words, resume in (
         ("recipes/small.yaml", False), ("--set seed=1 recipes/small.yaml", False),
         ("recipes/small.yaml --resume", True), ("--resume recipes/small.yaml", True),
@@ -148,33 +126,13 @@ def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs):
         assert recipe.name == "small" and named["resume"] == resume, words
 
 
-def test_the_nearest_run_is_suggested(workplace, capsys):
-    for folder in ("runs/rope_wikitext2", "runs/alibi_wikitext2", "elsewhere/bret"):
-        (workplace / folder).mkdir(parents=True)
-        (workplace / folder / "recipe.yaml").write_text(RECIPE)
-    (workplace / "runs/rop_wikitext").mkdir()  # nearer, but not a run
-    for command, suggestions in {
-        "evaluate runs/rop_wikitext2 run_x": ["runs/rope_wikitext2", None],
-        "evaluate alibi_wikitext2": ["runs/alibi_wikitext2"],
-        "compare runs/alibi_wikitex elsewhere/bert": ["runs/alibi_wikitext2", "elsewhere/bret"],
-        "compare --diff runs/alibi_wikitex runs/zzz": ["runs/alibi_wikitext2", None],
-    }.items():
-        assert cli.main(command.split()) == 2
-        lines = capsys.readouterr().err.splitlines()
-        found = [line.partition("did you mean ")[2].rstrip("?") or None for line in lines]
-        assert found == suggestions, lines
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"), [((), "interrupted"), (("stopped at step 7",), "stopped at step 7")]
-)
-def test_interrupted_is_130_and_one_line(workplace, verbs, capsys, text, shown):
+def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
     def interrupted(*given, **named):
-        raise KeyboardInterrupt(*text)
+        raise KeyboardInterrupt("stopped at step 7")
 
     verbs.training.fit = interrupted
     assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
-    assert capsys.readouterr().err == shown + "\n"
+    assert capsys.readouterr().err == "stopped at step 7\n"
 
 
 @pytest.mark.parametrize("verb, number", [("fit", signal.SIGTERM), ("evaluate", signal.SIGINT)])
@@ -225,7 +183,8 @@ def test_an_unexpected_error_keeps_its_traceback(workplace, verbs):
 def test_a_reader_that_leaves_early_is_no_error(workplace):
     done = subprocess.run(
         f"{sys.executable} -m zoo show --schema | head -1; echo ${{PIPESTATUS[0]}}",
-        shell=True, executable="/bin/bash", capture_output=True, text=True, env=_environment(),
+        shell=True, executable="/bin/bash", capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout.split() == ["{", "0"]
@@ -238,8 +197,7 @@ def test_recipes_are_listed_and_a_broken_one_too(workplace, capsys):
     assert cli.main(["list", "recipes"]) == 0
     _, small, wrong = capsys.readouterr().out.splitlines()
     assert small.split()[:6] == ["recipes/small.yaml", "alibi", "decoder", "sample", "128", "200"]
-    assert wrong.split()[:2] == ["recipes/wrong.yaml", "broken"]
-    assert "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'" in wrong and "1 more" in wrong
+    assert wrong.split()[:3] == ["recipes/wrong.yaml", "broken", "recipes/wrong.yaml:3:"]
 
 
 def test_runs_are_listed_by_their_cards(workplace, capsys):
@@ -255,7 +213,3 @@ def test_runs_are_listed_by_their_cards(workplace, capsys):
     assert "not the card of a run" in lines["runs/three"]
     assert cli.main(["list", "runs", "o*"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def _environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

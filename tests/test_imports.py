@@ -78,11 +78,7 @@ print(json.dumps(found))
 @pytest.mark.launch
 def test_help_imports_nothing_heavy(tmp_path):
     """One process runs all commands: the first that imports something heavy is the first that fails."""
-    commands = [
-        *(([verb, "--help"], 0) for verb in VERBS),
-        ([], 0),
-        (["evaluate", "no_such"], 2),
-    ]
+    commands = [*(([verb, "--help"], 0) for verb in VERBS), ([], 0), (["evaluate", "no_such"], 2)]
     given = [json.dumps([command for command, _ in commands]), json.dumps(sorted(HEAVY))]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *given], capture_output=True, text=True, cwd=tmp_path,

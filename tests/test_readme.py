@@ -22,15 +22,8 @@ from zoo.cli import main
 
 ROOT = Path(__file__).parent.parent
 ORDER = (
-    "quickstart",
-    "recipes",
-    "tasks",
-    "evaluation",
-    "visualize",
-    "add-your-own",
-    "pretrained",
-    "distributed",
-)
+    "quickstart", "recipes", "tasks", "evaluation", "visualize", "add-your-own", "pretrained", "distributed",
+)  # fmt: skip
 FILES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ORDER)]
 FILES += sorted({*(ROOT / "docs").rglob("*.md")} - {*FILES})
 PAGES = {file: file.read_text(encoding="utf-8") for file in FILES}
@@ -40,16 +33,10 @@ CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 # What makes a training small enough for a test and changes nothing else.
 SMALL = [
-    "trainer.max_steps=4",
-    "trainer.accelerator=cpu",
-    "trainer.limit_val_batches=4",
-    "checkpoint.every_n_steps=2",
-    "data.batch_size=4",
-    "data.sequence_length=16",
-    "model.d_model=16",
-    "model.num_layers=1",
-    "evaluate.lengths=[16,32]",
-]
+    "trainer.max_steps=4", "trainer.accelerator=cpu", "trainer.limit_val_batches=4",
+    "checkpoint.every_n_steps=2", "data.batch_size=4", "data.sequence_length=16", "model.d_model=16",
+    "model.num_layers=1", "evaluate.lengths=[16,32]",
+]  # fmt: skip
 SMALL_TEXT = ["data.vocab_size=300", "evaluate.max_tokens=256"]
 SMALL_SAMPLE = ["data.documents=4", "data.words=120"]
 

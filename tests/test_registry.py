@@ -189,27 +189,19 @@ def test_a_file_cannot_take_a_name_of_the_zoo(plugin):
     assert encodings.load("alibi").__name__ == "ALiBi" and "fine" not in encodings.names()
 
 
-def test_two_files_or_two_classes_of_one_cannot_take_the_same_name(plugin):
+def test_two_classes_cannot_take_the_same_name(plugin):
     one, other = plugin(MINE), plugin(MINE, "other.py")
     registry.load_plugin(one)
     with pytest.raises(InputError, match=rf"Mine \({one}:3\) and Mine \({other}:3\)"):
         registry.load_plugin(other)
-    twice = plugin(
-        MINE.replace("'mine'", "'twice'") + MINE.replace("'mine'", "'twice'").replace("Mine", "Again"),
-        "twice.py",
-    )
+    twice = plugin((MINE + MINE.replace("Mine", "Again")).replace("'mine'", "'twice'"), "twice.py")
     with pytest.raises(InputError, match=rf"Mine \({twice}:3\) and Again \({twice}:5\)"):
         registry.load_plugin(twice)
     assert "twice" not in encodings.names()
 
-
-def test_a_live_class_cannot_take_a_name_that_is_taken():
-    class One(zoo.Encoding): ...
-
     class Other(zoo.Encoding): ...
 
-    zoo.register("live")(One)
-    for name in ("alibi", "live"):
+    for name in ("alibi", "mine"):
         about = encodings.describe(name)
         with pytest.raises(InputError) as caught:
             zoo.register(name)(Other)
@@ -218,17 +210,13 @@ def test_a_live_class_cannot_take_a_name_that_is_taken():
         assert encodings.load(name) is about.cls
 
 
-FAULTS = (
+@pytest.mark.parametrize(("source", "line", "cause"), [
     ("class Mine(zoo.Encoding): ...", 1, "no class here is decorated"),
     ("class Mine(:", 2, "not Python: "),
     ("def fault():\n    return 1 / 0\nfault()\n", 3, "ZeroDivisionError"),
-    ("import no_such_module_anywhere\n", 2, "ModuleNotFoundError"),
     ("import sys\nsys.exit(1)\n", 3, "SystemExit"),
     (MINE.replace("(zoo.Encoding)", ""), 2, "'mine' is registered for .*not derive from"),
-)
-
-
-@pytest.mark.parametrize(("source", "line", "cause"), FAULTS)
+])  # fmt: skip
 def test_a_fault_of_a_plugin_is_reported_with_its_line(source, line, cause, plugin):
     file = plugin(source)
     with pytest.raises(InputError, match=rf"^{file}:{line}: .*{cause}"):
@@ -236,17 +224,12 @@ def test_a_fault_of_a_plugin_is_reported_with_its_line(source, line, cause, plug
     assert "mine" not in encodings.names()
 
 
-def test_a_missing_file(tmp_path):
+def test_what_is_not_there_is_wrong_input(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.py: no such file"):
         registry.load_plugin(tmp_path / "nowhere.py")
-
-
-def test_an_unknown_name_is_reported_with_the_nearest():
     with pytest.raises(InputError, match="no encoding 'alibbi'; did you mean 'alibi'"):
         encodings.describe("alibbi")
-    with pytest.raises(
-        InputError, match=r"no encoding 'zzz'; there are: abacus, .*plugins: \[my_encoding.py\]"
-    ):
+    with pytest.raises(InputError, match="no encoding 'zzz'; there are: abacus, "):
         encodings.load("zzz")
 
 
@@ -305,15 +288,10 @@ def test_two_packages_with_one_name_are_both_reported_and_neither_is_used(instal
         assert part in str(caught.value)
 
 
-BROKEN = (
-    ("class Broken(", "not Python"),
+@pytest.mark.parametrize(("source", "message"), [
+    ("class Broken(", "not Python"), ("import zoo\n", "no class is decorated"), ("raise SystemExit", "Exit"),
     ("import zoo\n@zoo.register('rope')\nclass Other(zoo.Encoding): ...", "two encodings are called 'rope'"),
-    ("import zoo\n", r"no class is decorated with @zoo\.register"),
-    ("raise SystemExit", "SystemExit"),
-)
-
-
-@pytest.mark.parametrize(("source", "message"), BROKEN)
+])  # fmt: skip
 def test_a_broken_package_breaks_only_itself(source, message, installed, capsys):
     installed("their_package", "theirs", encodings=source)
     assert encodings.describe("rope").cls.__name__ == "RoPE"

@@ -1,18 +1,28 @@
-"""The faulty plugins, each with one fault."""
-
-from pathlib import Path
+"""Plugins in files of their own, each with one fault."""
 
 import pytest
-
-FAULTY = Path(__file__).parent / "faulty"
+from faults import SOURCES
 
 
 @pytest.fixture
-def faulty(forgetful_registry):
-    """Read a faulty plugin into the registry, and describe it."""
+def faulty(tmp_path):
+    """Write a faulty plugin into a file; gives its path."""
 
-    def faulty(name):
-        (description,) = forgetful_registry.load_plugin(FAULTY / f"{name}.py")
-        return description
+    def faulty(name, source=None):
+        file = tmp_path / f"{name}.py"
+        file.write_text(source or SOURCES[name])
+        return file
 
     return faulty
+
+
+@pytest.fixture
+def text_at():
+    """The line of a file that a place FILE:LINE names."""
+
+    def text_at(place):
+        file, _, line = place.rpartition(":")
+        with open(file) as opened:
+            return opened.read().splitlines()[int(line) - 1].strip()
+
+    return text_at

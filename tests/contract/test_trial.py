@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from faults import SOURCES
 
 from zoo import cli
 from zoo.contract.check import check_plugin
 from zoo.errors import InputError
 from zoo.training.run import validate_plugins
 
-FAULTY = Path(__file__).parent / "faulty"
 SIZED = '''"""Built for one size alone."""
 
 import torch
@@ -50,56 +50,47 @@ def tried(mapping, forgetful_registry):
 
 
 @pytest.mark.parametrize(("name", "line", "expected"), [
-    ("misspelled_hook", 11, "nothing reads 'biass'; did you mean the hook 'bias'?"),
-    ("head_missing", 19, "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is needed"),
-    ("embed_too_wide", 12, "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
-    ("queries_too_narrow", 11, "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4 wide"),
-    ("score_sees_later_keys", 11, "score of 'score_sees_later_keys' depends on a later token"),
-    ("read_sees_later_tokens", 17, "read of 'read_sees_later_tokens' depends on a later token"),
-    ("embed_sees_later_tokens", 11, "embed of 'embed_sees_later_tokens' depends on a later token"),
-    ("parameter_unused", 8, "idle has no gradient"),
-    ("constant_bias", 5, "bias changes nothing"),
+    ("misspelled_hook", "def biass", "nothing reads 'biass'; did you mean the hook 'bias'?"),
+    ("head_missing", "def bias_table", "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is"),
+    ("embed_too_wide", "def embed", "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
+    ("queries_too_narrow", "def rotate", "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4"),
+    ("score_sees_later_keys", "def score", "score of 'score_sees_later_keys' depends on a later token"),
+    ("read_sees_later_tokens", "def read", "read of 'read_sees_later_tokens' depends on a later token"),
+    ("embed_sees_later_tokens", "def embed", "embed of 'embed_sees_later_tokens' depends on a later token"),
+    ("parameter_unused", "class ParameterUnused", "idle has no gradient"),
+    ("constant_bias", "class ConstantBias", "bias changes nothing"),
+    ("raises", "1 / 0", "score of 'raises' raised ZeroDivisionError: division by zero"),
 ])  # fmt: skip
-def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, expected):
+def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, faulty, text_at, name, line, expected):
+    raises = SOURCES["score_sees_later_keys"].replace(
+        "        return q @", "        1 / 0\n        return q @"
+    )
+    file = faulty(name, raises.replace("score_sees_later_keys", "raises") if name == "raises" else None)
     with pytest.raises(InputError) as caught:
-        tried(FAULTY / f"{name}.py", name, num_heads=4)
+        tried(file, name, num_heads=4)
     (problem,) = caught.value.problems
-    assert (problem.key, problem.where) == ("model.encoding", f"{FAULTY / name}.py:{line}")
+    assert problem.key == "model.encoding" and problem.where.startswith(f"{file}:")
+    assert text_at(problem.where).startswith(line)
     assert expected in problem.message and f"encoding {name!r}" in problem.message
 
 
-def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):
-    text = (FAULTY / "score_sees_later_keys.py").read_text()
-    (tmp_path / "raises.py").write_text(
-        text.replace("        return q @", "        1 / 0\n        return q @")
-    )
-    with pytest.raises(InputError) as caught:
-        tried(tmp_path / "raises.py", "score_sees_later_keys")
-    (problem,) = caught.value.problems
-    assert problem.where == f"{tmp_path / 'raises.py'}:12"
-    assert "score of 'score_sees_later_keys' raised ZeroDivisionError: division by zero" in problem.message
-
-
-@pytest.mark.parametrize(("rows", "lengths", "refused"), [(64, [16, 64], False), (64, [16, 128], True)])
-def test_a_table_that_ends_below_an_evaluated_length_is_refused(tried, tmp_path, rows, lengths, refused):
-    text = (FAULTY / "limit_undeclared.py").read_text().replace("size.length", str(rows))
-    (tmp_path / "ends.py").write_text(text.replace("limit_undeclared", "ends"))
-    if not refused:
-        tried(tmp_path / "ends.py", "ends", evaluate={"lengths": lengths})
-        return
+def test_a_table_that_ends_below_an_evaluated_length_is_refused(tried, faulty, text_at):
+    text = SOURCES["limit_undeclared"].replace("size.length", "64").replace("limit_undeclared", "ends")
+    tried(faulty("ends", text), "ends", evaluate={"lengths": [16, 64]})
     with pytest.raises(InputError, match="override `max_length`") as caught:
-        tried(tmp_path / "ends.py", "ends", evaluate={"lengths": lengths})
-    assert caught.value.problems[0].where == f"{tmp_path / 'ends.py'}:18"
+        tried(faulty("ends", text), "ends", evaluate={"lengths": [16, 128]})
+    assert "self.table[pos]" in text_at(caught.value.problems[0].where)
 
 
-def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_registry, capsys):
-    made = {**mapping("text"), "plugins": [str(FAULTY / "score_sees_later_keys.py")]}
-    made["model"] = {**made["model"], "encoding": "score_sees_later_keys"}
+def test_fit_refuses_before_a_run_folder_is_made(here, mapping, faulty, forgetful_registry, capsys):
+    file = faulty("score_sees_later_keys")
+    made = {**mapping("text"), "plugins": [str(file)]}
+    made["model"] = {**made["model"], "encoding": file.stem}
     (here / "own.yaml").write_text(yaml.safe_dump(made))
     assert cli.main(["fit", "--recipe", "own.yaml"]) == 2
     printed = capsys.readouterr()
     assert len(printed.err.splitlines()) == 1 and printed.out == ""
-    assert printed.err.startswith(f"{FAULTY / 'score_sees_later_keys.py'}:11: model.encoding: ")
+    assert printed.err.startswith(f"{file}:") and ": model.encoding: " in printed.err
     assert not (here / "runs").exists()
 
 
@@ -110,8 +101,8 @@ def test_a_correct_plugin_passes(tried, plugins, encoding):
     tried(Path(__file__).parents[1] / "encodings" / "plugins" / "counted.py", encoding)
 
 
-def test_an_encoder_may_use_later_tokens(tried):
-    tried(FAULTY / "score_sees_later_keys.py", "score_sees_later_keys", kind="encoder")
+def test_an_encoder_may_use_later_tokens(tried, faulty):
+    tried(faulty("score_sees_later_keys"), "score_sees_later_keys", kind="encoder")
 
 
 @pytest.mark.parametrize("refuses", ["", "assert size.head_dim == WIDTH"])
@@ -123,15 +114,15 @@ def test_only_the_size_of_the_recipe_has_to_work(tried, tmp_path, d_model, num_h
     tried(tmp_path / "sized.py", "sized", d_model=d_model, num_heads=num_heads)
 
 
-def test_the_model_has_as_many_layers_as_the_pattern(tried):
+def test_the_model_has_as_many_layers_as_the_pattern(tried, faulty):
     pattern = ["rope", "rope", "rope", "relative_undeclared"]
-    tried(FAULTY / "relative_undeclared.py", {"name": "interleave", "pattern": pattern}, num_layers=4)
+    tried(faulty("relative_undeclared"), {"name": "interleave", "pattern": pattern}, num_layers=4)
 
 
-def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried):
-    tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32")
+def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried, faulty):
+    tried(faulty("rotate_gives_float32"), "rotate_gives_float32")
     with pytest.raises(InputError, match="cast them back to the input's dtype"):
-        tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32", trainer={"precision": "bf16-mixed"})
+        tried(faulty("rotate_gives_float32"), "rotate_gives_float32", trainer={"precision": "bf16-mixed"})
 
 
 def test_built_in_encodings_are_not_tried(recipe, monkeypatch):

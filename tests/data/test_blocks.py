@@ -123,12 +123,9 @@ def test_words_can_be_drawn_from_any_place():
 
 
 GOLDEN_WORDS = [
-    17925741915981616332,
-    3036115566922572270,
-    17636337168455385049,
-    13237321931255809080,
+    17925741915981616332, 3036115566922572270, 17636337168455385049, 13237321931255809080,
     10903772253400028400,
-]
+]  # fmt: skip
 
 
 def test_separate_blocks_have_the_row_in_which_each_document_begins(tmp_path):

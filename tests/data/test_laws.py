@@ -10,7 +10,7 @@ TWO = [{"name": "sample", "documents": 60, "words": 80, "corpus_seed": seed} for
 TEXT = {"sample": SAMPLE, "mix": {"of": TWO, "weights": [2, 1], "vocab_size": 300}}
 TEXT |= {
     name: {"corpus": "sample", "sequence_length": 320, **SAMPLE}
-    for name in ("passkey", "needle", "variable_tracking", "common_words")
+    for name in ("passkey", "needle", "variable_tracking", "common_words", "frequent_words")
 }
 GENERATED = [name for name, about in registry.datasets.all().items() if about.source == "generated"]
 

@@ -24,10 +24,9 @@ def test_values_are_uniform_and_zero_is_never_used():
     assert counts[1:] / tokens.numel() == pytest.approx(np.full(19, 1 / 19), rel=0.05)
 
 
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_order_uniform_puts_the_answer_anywhere(split):
+def test_order_uniform_puts_the_answer_anywhere():
     length, size = 96, 6000
-    data = MaxIndex(length, 19, 0, split, size, uniform=True)
+    data = MaxIndex(length, 19, 0, "valid", size, uniform=True)
     batch = data.batch(range(size))
     tokens, answer = batch["tokens"], batch["answer"]
     assert torch.equal(answer, tokens.argmax(1))  # the first of equals

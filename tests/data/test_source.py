@@ -1,12 +1,10 @@
 """From a recipe to batches."""
 
-import numpy as np
 import pytest
 import torch
 from tiny_recipes import tiny
 
 from zoo.data import open_data
-from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 
 
@@ -51,36 +49,6 @@ def test_every_epoch_hides_other_tokens(folder):
     hidden = [{tuple(row) for row in epoch.tolist()} for epoch in (first, second)]
     # Blocks with next to nothing hidden may agree by chance.
     assert len(hidden[0] & hidden[1]) < len(hidden[0]) / 5
-
-
-def test_accumulation_divides_the_batch(folder):
-    whole = next(iter(open_data(recipe(folder)).train_loader()))
-    source = open_data(recipe(folder, accumulate=4))
-    parts = iter(source.train_loader())
-    assert torch.equal(torch.cat([next(parts)["tokens"] for _ in range(4)]), whole["tokens"])
-
-
-def test_validation_holds_every_target_once(folder):
-    source = open_data(recipe(folder))
-    targets = torch.cat([b["targets"] for rank in range(3) for b in source.valid_loader(rank, 3)])
-    stream = source.stream("valid")
-    used = (len(stream) - 1) // 32 * 32
-    assert sorted(targets.flatten().tolist()) == sorted(stream[1 : used + 1].tolist())
-
-
-def test_tokenizer_is_saved(folder, tmp_path):
-    source = open_data(recipe(folder))
-    source.save_tokenizer(tmp_path)
-    assert TextTokenizer.load(tmp_path / "tokenizer.json").fingerprint == source.fingerprint["tokenizer"]
-
-
-def test_units_of_a_split(folder):
-    source = open_data(recipe(folder))
-    tokens = source.stream("valid")[:].astype(np.int64)
-    previous = np.append(source.tokenizer.end_token, tokens[:-1])
-    text = source.tokenizer.decode(tokens).replace("<|endoftext|>", "")
-    assert source.units.bytes_of(tokens).sum() == len(text.encode())
-    assert source.units.words_of(tokens, previous).sum() == len(text.split())
 
 
 def test_a_batch_larger_than_the_data(folder):

@@ -26,8 +26,11 @@ WRONG = {
     "cope": {"max_positions": 1},
     "dape": {"hidden": 0},
     "shaw": {"max_distance": 0},
+    "inkling": {"curves": 0, "max_distance": 0},
     "transformer_xl": {"clamp": 0},
     "pose": {"max_position": 0},
+    "position_coupling": {"max_position": 1},
+    "bipe": {"table_length": 0, "stride": 0},
     "shape": {"max_offset": 0, "evaluation_offset": -1},
     "cape": {"max_global_shift": -1.0, "max_local_shift": float("nan"), "max_scale": 0.5},
     "entmax": {"alpha": 1.0},
@@ -38,7 +41,7 @@ WRONG = {
 def test_a_number_out_of_bounds_is_refused_with_its_key(mapping):
     for name, options in WRONG.items():
         made = mapping("text")
-        inside = {"of": "sinusoidal"} if name in ("cape", "shape", "pose", "dape") else {}
+        inside = {"of": "sinusoidal"} if name in ("cape", "shape", "pose", "dape", "bipe") else {}
         made["model"] = {**made["model"], "encoding": {"name": name, **inside, **options}}
         with pytest.raises(InputError) as caught:
             resolve(made)
@@ -65,6 +68,8 @@ REFUSED = (
     ({"name": "t5", "num_buckets": 1}, "num_buckets must be even and leave two"),
     ({"name": "t5", "max_distance": 16}, "max_distance must be above 16"),
     *(({"name": "sandwich", "dim": dim}, f"must be even and at least 2, not {dim}") for dim in (0, 7, -2)),
+    ({"name": "cope", "max_positions": 2**62}, "encoding 'cope' cannot be built: RuntimeError"),
+    ({"name": "dpb", "depth": 2**30}, "depth must be at most 100"),
     ({"name": "hard_alibi", "masked": 7}, "masked is 7, but the model has 6 heads"),
     *(({"name": "dape", "of": of}, f"'{of}' does more than add a bias")
       for of in ("rope", "sinusoidal", "shaw")),
@@ -82,6 +87,8 @@ REFUSED = (
     (POSE | {"of": LEARNED, "max_position": 31}, "only 30: give it table_length: 31"),
     *((CAPE | {"of": of}, f"'{of}' takes integer positions") for of in ("learned", "t5", "shaw")),
     (CAPE | {"of": RANDOMIZED}, "'randomized' takes integer positions"),
+    *(({"name": "bipe", "of": of}, f"'{of}' {fault}")
+      for of, fault in (("none", "reads no positions"), ("sinusoidal", "is not relative"))),
     (LEARNED | {"table_length": 8}, "table_length 8 is shorter than the trained length 17"),
     ({"name": "interleave", "pattern": ["rope", "none", "t5"]}, "num_layers is 2; the last 1 are unused"),
     (HEADS | {"of": ["rope", "sinusoidal"]}, r"acts on all heads \(it uses embed\)"),

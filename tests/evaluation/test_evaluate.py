@@ -58,12 +58,6 @@ def run(tmp_path, trained):
     return run
 
 
-@pytest.fixture(autouse=True)
-def _undrawn(request, monkeypatch):
-    """Without the pictures, which take most of the time; `test_results_folder` has them."""
-    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
-
-
 def stored(folder):
     return json.loads((folder / "evaluation" / "lengths.json").read_text())
 
@@ -211,11 +205,8 @@ def test_what_is_not_finite_is_null_in_the_file(run, spoilt):
 
 def test_a_row_says_what_was_measured_and_how(run):
     sets = [
-        "evaluate.max_tokens=4000",
-        "evaluate.stride=8",
-        "evaluate.targets=9",
-        "evaluate.lengths=[16, 32]",
-    ]
+        "evaluate.max_tokens=4000", "evaluate.stride=8", "evaluate.targets=9", "evaluate.lengths=[16, 32]",
+    ]  # fmt: skip
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     rows = evaluate([run("data.documents=60")], protocols=protocols, sets=sets)
     reported = {row["protocol"]: row["parameters"] for row in rows}

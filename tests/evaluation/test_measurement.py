@@ -100,9 +100,7 @@ def test_evaluations_that_end_at_once_lose_nothing(tmp_path):
     assert sorted(map(len, values(tmp_path))) == [1] * 6 + [6]
 
 
-@pytest.mark.parametrize("damage", [
-    "{", {"rows": [{"length": 4, "loss_nats": "low"}]},
-])  # fmt: skip
+@pytest.mark.parametrize("damage", ["{", {"rows": [{"length": 4, "loss_nats": "low"}]}])
 def test_damaged_measurements_are_wrong_input_that_names_the_file(tmp_path, damage):
     store(tmp_path, [measurement(row())])
     (file,) = (tmp_path / MEASUREMENTS).iterdir()

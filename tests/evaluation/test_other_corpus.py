@@ -103,15 +103,6 @@ def test_all_documents_of_a_folder_are_scored(run, here, capsys, names):
     assert [part.split()[0] for part in text.split("<|endoftext|>")[:12]] == [f"{one[:2]}0" for one in order]
 
 
-def test_the_cure_for_few_documents_is_named(run, here, capsys):
-    write_words(here / "other", NOVELS)
-    few = ["--set", "evaluate.max_tokens=60", "--lengths", "8"]
-    assert main(["evaluate", str(run), "--data", "other", *few]) == 0
-    assert "evaluate.max_tokens_per_document scores" in capsys.readouterr().out
-    assert main(["evaluate", str(run), "--data", "other", *few, "--set", "evaluate.split=valid"]) == 0
-    assert "evaluate.split=all" in capsys.readouterr().out
-
-
 def test_the_text_of_the_training_is_not_scored_as_a_whole(here, recipe, capsys, monkeypatch):
     write_words(here / "own", NOVELS)
     own = f"data={{name: text, root: {here / 'own'}, sequence_length: 8, batch_size: 2, vocab_size: 270}}"
@@ -132,11 +123,6 @@ def test_the_text_of_the_training_is_not_scored_as_a_whole(here, recipe, capsys,
     for split, given in (("all", []), ("test", ["evaluate.split=test"])):
         ((loaded, source),) = load_runs([run], sets=given)
         assert loaded.task.recipe.evaluate.split == split and len(source.stream(split)) > 10
-
-
-def test_a_corpus_that_is_not_there_is_refused(run, here, capsys):
-    assert main(["evaluate", str(run), "--data", "wikitext-4"]) == 2
-    assert "wikitext" in capsys.readouterr().err
 
 
 def test_generated_data_is_scored_with_other_options(here, recipe, capsys):

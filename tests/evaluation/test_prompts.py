@@ -1,5 +1,7 @@
 """Questions asked of a language model: scored as they should be, in its own text and tokens."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +14,13 @@ from zoo import registry
 from zoo.comparison.formatting import protocol_text
 from zoo.data import open_data
 from zoo.errors import InputError
+from zoo.evaluation.evaluate import evaluate_run
+from zoo.evaluation.measurement import Measurement, Row
 from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
+from zoo.evaluation.store import MEASUREMENTS, store, store_lines
 from zoo.models.decoding import decode
+from zoo.runs.load import LoadedRun
 from zoo.tasks import build_task
 
 SAMPLES = 20
@@ -108,7 +114,7 @@ def test_what_is_asked_is_named():
 def test_what_cannot_be_asked(tmp_path):
     for questions, message in (
         ("needles", "no such dataset: 'needles'; did you mean 'needle'?"),
-        ("copy", "no such dataset: 'copy'; there are: common_words, needle, passkey"),
+        ("copy", "no such dataset: 'copy'; there are: common_words, frequent_words, needle"),
         ('{"name": "needle", "kind": "two"}', "evaluate.questions.kind: "),
         ('{"name": "needle", "corpus": "sample"}', "key 'corpus' of 'needle' is set under `data`"),
         ("[]", "evaluate.questions: "),
@@ -116,3 +122,49 @@ def test_what_cannot_be_asked(tmp_path):
         with pytest.raises(InputError, match=r"evaluate\.questions") as raised:
             recipe(tmp_path, f"evaluate.questions={questions}")
         assert message in str(raised.value)
+
+
+def test_kept_prompts_are_those_that_were_scored(opened, measure, tmp_path):
+    """RULER's keys; the file of a length goes with the measurement, and with an earlier step."""
+    own, source = opened("evaluate.questions=[niah_multivalue]", "evaluate.keep_prompts=true")
+    examples = registry.datasets.load("needle")(kind="multi_value", digits=7).examples(
+        source.stream("test"), source.tokenizer, "test", 300, SAMPLES, seed=0
+    )
+    made = [examples.example(index) for index in range(SAMPLES)]
+    task = SimpleNamespace(recipe=own, card={}, model=Knows(enumerate(made), source.vocab_size))
+    protocol = build_protocol("prompts", own.evaluate)
+    (plan,) = protocol.plan(task, source, [300, 301])
+    row, late = measure("prompts", task, source, [300, 301])
+    about = {"run": "one", "encoding": "rope", "seed": 0, "train_length": 32, "checkpoint": "last.ckpt"}
+    about |= {"protocol": "prompts", "parameters": plan.parameters, "targets": plan.targets}
+    numbers = {key: row[key] for key in ("length", "examples", "accuracy", "units")}
+    one = Measurement(step=1, rows=[Row(**numbers)], **about)
+    store(tmp_path, [one])
+    store_lines(tmp_path, one, protocol.lines(task, source, one))
+    (file,) = (tmp_path / MEASUREMENTS).glob("*.jsonl")
+    assert file.name == f"{Path(one.file_name).stem}-300.jsonl"
+    for index, (line, (prompt, answer)) in enumerate(zip(file.open(), made, strict=True)):
+        kept = json.loads(line)
+        assert source.tokenizer.encode(kept["input"]).tolist() == prompt
+        assert (
+            " " + ", ".join(kept["outputs"]) == source.tokenizer.decode(answer) and len(kept["outputs"]) == 4
+        )
+        assert kept["index"] == index and kept["score"] == index % 2
+        assert kept["length"] == len(prompt) + len(answer)
+    noted = Measurement(step=2, rows=[Row(length=301, note=late["note"])], **about)
+    store(tmp_path, [noted])
+    store_lines(tmp_path, noted, protocol.lines(task, source, noted))
+    assert not [*(tmp_path / MEASUREMENTS).glob("*.jsonl")]
+
+
+def test_evaluation_keeps_prompts_where_asked(tmp_path, opened):
+    """A base model of RoPE reads prompts far beyond its trained length, none of them cut."""
+    own, source = opened("evaluate.questions=[niah_single_1]", "evaluate.keep_prompts=true",
+                         "evaluate.samples=1")  # fmt: skip
+    task = build_task(own, source.vocab_size).eval()
+    task.card = {"steps": 0}
+    run = LoadedRun(path=tmp_path, folder=tmp_path, checkpoint=tmp_path / "last.ckpt", task=task)
+    (one,) = evaluate_run(run, source, [16_384], ["prompts"])
+    assert one.rows[0].note is None and one.rows[0].tokens == 16_384
+    (file,) = (tmp_path / MEASUREMENTS).glob("*.jsonl")
+    assert 16_384 - 60 <= json.loads(file.read_text())["length"] <= 16_385

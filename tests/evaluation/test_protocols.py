@@ -341,15 +341,9 @@ def test_a_stride_of_the_whole_window_is_side_by_side(text_recipe, counting, mea
 
 def test_a_stride_larger_than_a_window_is_wrong_input(text_recipe, bigram, measure):
     task, source = bigram(text_recipe("decoder", "few", "evaluate.stride=12"))
-    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 12 tokens .* windows of 8: .* 0\.5"):
+    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 12 tokens .* windows of 8"):
         build_protocol("sliding", task.recipe.evaluate).validate(task.recipe.evaluate, [8, 16])
     assert "loss_nats" in measure("sliding", task, source, [12, 16])[0]
-    wrong = ["evaluate.protocols=[nonoverlapping, sliding]", "evaluate.lengths=[8, 16]", "evaluate.stride=12"]
-    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 12 tokens .* windows of 8"):
-        text_recipe("decoder", "few", *wrong)
-    for stride in ("0", "1.5", "-3", "0.0", "half"):
-        with pytest.raises(InputError, match=r"evaluate.stride"):
-            text_recipe("decoder", "few", f"evaluate.stride={stride}")
 
 
 # Fixed targets

@@ -22,12 +22,6 @@ from zoo.reports.evaluate import show_results
 FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Without the pictures, which take most of the time."""
-    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
-
-
 def save(folder, *rows):
     measurements = measurements_of(rows)
     store(folder, measurements)
@@ -40,7 +34,7 @@ def files(folder):
     )
 
 
-def test_every_format_has_every_row(tmp_path):
+def test_every_format_has_every_row(tmp_path, drawn):
     save(tmp_path, text_row(64), text_row(128))
     save(tmp_path, text_row(256, note="too long"))
     assert files(tmp_path) == FILES
@@ -56,7 +50,7 @@ def test_every_format_has_every_row(tmp_path):
 
 
 @pytest.mark.parametrize("failing", ["measurement", "lengths.json", "index.html"])
-def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, undrawn, failing):
+def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, failing):
     save(tmp_path, text_row(64))
     drawn = files(tmp_path)
     before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in drawn}
@@ -100,7 +94,7 @@ def nobody(monkeypatch):
         yield Path(folder), without_rights
 
 
-def test_a_lack_of_permission_is_reported_before_anything_is_measured(nobody, undrawn):
+def test_a_lack_of_permission_is_reported_before_anything_is_measured(nobody):
     folder, without_rights = nobody
     save(folder, text_row(64))
     (file,) = (folder / MEASUREMENTS).iterdir()

@@ -45,20 +45,6 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
     assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 6
 
 
-def test_a_damaged_recipe_is_named(run, recipe):
-    (run / "recipe.yaml").write_text("a: [")
-    text = reported(lambda: fit(recipe(), resume=True, out=run))
-    assert text.startswith(f"{run}/recipe.yaml:1: ")
-
-
-def test_a_damaged_log_is_not_overwritten(run, recipe):
-    (run / "metrics.csv").write_bytes(bytes(range(128, 256)))
-    before = (run / "metrics.csv").read_bytes()
-    text = reported(lambda: fit(recipe(), resume=True))
-    assert text == f"{run}/metrics.csv: cannot be read (it does not begin with step); move it away"
-    assert (run / "metrics.csv").read_bytes() == before
-
-
 def test_an_empty_folder_is_not_a_run(here, recipe):
     (here / "mine").mkdir()
     assert find_start(recipe(), here / "mine", "auto").folder is None

@@ -157,14 +157,10 @@ def metrics(folder):
     return {int(row["step"]): row for row in logged(folder)}
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        ["trainer.gradient_clip_val=0.1", "trainer.accumulate_grad_batches=2"],
-        ["trainer.gradient_clip_val=0.001", "trainer.gradient_clip_algorithm=value"],
-    ],
-    ids=["norm", "value"],
-)
+@pytest.mark.parametrize("sets", [
+    ["trainer.gradient_clip_val=0.1", "trainer.accumulate_grad_batches=2"],
+    ["trainer.gradient_clip_val=0.001", "trainer.gradient_clip_algorithm=value"],
+], ids=["norm", "value"])  # fmt: skip
 def test_weights_are_bitwise_those_of_lightnings_clipping(here, recipe, monkeypatch, sets):
     def lightnings(self, *given, **named):
         LightningModule.configure_gradient_clipping(self, *given, **named)

@@ -25,19 +25,6 @@ TWO = ["trainer.devices=2", "trainer.strategy=ddp"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
-def test_a_validation_is_finished(forks, here, mapping):
-    log = here / "log"
-    pids = forks.start(
-        endless(mapping, here, "trainer.val_check_interval=4"), here, log, halt=("validation", 0)
-    )
-    forks.wait_for_halt(pids, log)
-    os.kill(pids[0], signal.SIGTERM)
-    forks.let_go(pids, log)
-    assert forks.wait(pids) == [130]
-    assert_saved(here, texts(log))
-    assert saved_step(here / "run") == 4
-
-
 @pytest.mark.parametrize("number, to_all", [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_two_processes_save_the_same_step(forks, here, mapping, number, to_all):
     """Whether all of them get the signal or only one that is not the first."""

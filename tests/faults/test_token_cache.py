@@ -2,11 +2,9 @@
 
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import yaml
 from fuzzing import FACTOR, SEED
 from killed_runs import texts, wait_for
 
-from zoo import cli
 from zoo.data import build_dataset
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
@@ -98,19 +95,6 @@ def test_a_process_that_is_killed_while_it_builds_blocks_no_other(forks, here, t
     forks.wait(one)
     forks.run(arguments("cache", "two"), here, "two")
     assert not [*(here / "cache").glob(".*")] and len(caches(here)) == 1
-
-
-def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsys):
-    (here / "text.yaml").write_text(yaml.safe_dump(mapping("text")))
-    folder = open_cache(corpus, 300, Path("cache")).folder
-    tokens = folder / "train.tokens"
-    tokens.write_bytes(tokens.read_bytes()[:2000])
-    capsys.readouterr()
-    assert cli.main(arguments("cache", "run")) == 2 and not Path("run").exists()
-    message = capsys.readouterr().err
-    assert re.fullmatch(
-        r"cache/\w+: the token cache is damaged: train.tokens has 2000 bytes and not .*\n", message
-    )
 
 
 def test_a_shared_cache_can_be_read_only(tmp_path, corpus):

@@ -76,7 +76,7 @@ def test_lengths_beyond_the_end_are_reported_before_training(here, recipe, capsy
     assert notes[12].endswith("the encoding ends at 8 tokens") and notes[16] == notes[12]
 
 
-def test_lengths_that_the_text_cannot_fill_are_reported_before_training(here, recipe, capsys):
+def test_lengths_that_the_text_cannot_fill_are_reported_before_training(here, recipe, capsys, unmeasured):
     sets = [
         "evaluate.lengths=[16, 5000]",
         "evaluate.max_tokens=5000",

@@ -93,7 +93,7 @@ def test_a_rank_without_a_launcher_changes_nothing(here, recipe, only):
     assert {8, 12} <= {row["length"] for row in json.loads((here / "run" / RESULTS).read_text())}
 
 
-def test_training_from_python_ignores_a_rank_without_a_launcher(here, recipe, only, monkeypatch):
+def test_training_from_python_ignores_a_rank_without_a_launcher(here, recipe, only, monkeypatch, unmeasured):
     only({"RANK": "1", "LOCAL_RANK": "1"})
     monkeypatch.setattr(rank_zero_only, "rank", 1)
     assert read_card(fit(recipe()))["finished"]

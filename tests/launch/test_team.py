@@ -101,13 +101,6 @@ def test_more_devices_than_there_are_is_wrong_input(environment, monkeypatch):
     assert device_for("cpu", 1) == torch.device("cpu")
 
 
-@pytest.mark.parametrize("number", ["0", "1.5"])
-def test_devices_are_a_whole_number_above_zero(number, capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["evaluate", "runs/x", f"--devices={number}"])
-    assert left.value.code == 2 and "a whole number" in capsys.readouterr().err
-
-
 def rows_of(folder):
     times = ("tokens_per_second", "peak_memory_mb", "machine")
     rows = json.loads((folder / "evaluation" / "lengths.json").read_text())

@@ -12,8 +12,9 @@ from zoo.contract.subject import HEADS
 from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.models import blocked_attention, cpu_attention, kernels
-from zoo.models.kernels import attend
+from zoo.models.kernels import blocked_attention, cpu_attention
+from zoo.models.plans import choose, flex, table
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 
@@ -51,7 +52,7 @@ BIASES = {
 @pytest.mark.parametrize("mask", MASKS)
 def test_outputs_and_gradients_are_those_of_the_definition(mask, size_of, monkeypatch):
     """With either kernel in training, and in blocks of queries in evaluation."""
-    monkeypatch.setattr(kernels, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(choose, "BLOCK_ROWS", 2)
     for bias, spec in BIASES.items():
         # A context of its own: the shared biases are kept by the identity of a living encoding.
         context = context_with(**MASKS[mask])
@@ -79,7 +80,7 @@ def test_training_on_kept_tables_in_blocks_gives_the_same(spec, size_of, monkeyp
         v = v[..., :D]
         results = []
         for rows in (1000, 2):
-            monkeypatch.setattr(kernels, "BLOCK_ROWS", rows)
+            monkeypatch.setattr(choose, "BLOCK_ROWS", rows)
             out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, "reference")
             results.append((out, *gradients(out, [q, k, v, *encoding.parameters()])))
         for whole, in_blocks in zip(*results, strict=True):
@@ -123,21 +124,21 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     sizes = []
 
     def watched(path):
-        def run(q, k, *rest):
+        def run(plan, q, k, *rest):
             sizes.append(q.shape[2] * k.shape[2])
-            return path(q, k, *rest)
+            return path(plan, q, k, *rest)
 
         return run
 
-    for path in ("_sdpa", "_reference", "_by_distance"):
-        monkeypatch.setattr(kernels, path, watched(getattr(kernels, path)))
+    for plan in (choose.Table, choose.Reference, choose.Line):
+        monkeypatch.setattr(plan, "attend", watched(plan.attend))
     with torch.no_grad():
-        monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", length**2)
-        monkeypatch.setattr(kernels, "BLOCK_ROWS", length)
+        monkeypatch.setattr(choose, "BLOCK_ELEMENTS", length**2)
+        monkeypatch.setattr(choose, "BLOCK_ROWS", length)
         whole = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
         assert sizes == [length**2]
-        monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**16)
-        monkeypatch.setattr(kernels, "BLOCK_ROWS", 32)
+        monkeypatch.setattr(choose, "BLOCK_ELEMENTS", 2**16)
+        monkeypatch.setattr(choose, "BLOCK_ROWS", 32)
         blocked = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
     assert len(sizes) > 2 and max(sizes[1:]) <= 65 * length
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
@@ -170,9 +171,9 @@ def test_flex_gets_the_bias_of_each_pair(spec, mask, size_of):
     seen = visible(context).expand(B, H, -1, -1)
     places = [torch.arange(n).view(n, *[1] * back) for back, n in zip((3, 2, 1, 0), seen.shape, strict=True)]
     with torch.no_grad():
-        table = scores.bias_of_pairs(H)
-        for given in (table, None)[: 1 + scores.bias_is_fused]:
-            modify, _ = scores.pointwise(given)
+        table = flex.bias_of_pairs(scores, H)
+        for given in (table, None)[: 1 + flex.is_fused(scores)]:
+            modify, _ = flex.pointwise(scores, given)
             biases = modify(torch.zeros(seen.shape), *places)
             torch.testing.assert_close(biases[seen], table.expand(seen.shape)[seen], rtol=1e-4, atol=1e-5)
 
@@ -198,11 +199,12 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     def fail(*_, **__):
         raise AssertionError("a table of queries by keys")
 
-    monkeypatch.setattr(ScoreTerms, "additive_mask", fail)
-    monkeypatch.setattr(kernels, "_reference", fail)
+    monkeypatch.setattr(choose.Table, "attend", fail)
+    monkeypatch.setattr(choose.Reference, "attend", fail)
     for name in ("none", "sinusoidal", "learned", "rope"):
         for kind in ("decoder", "encoder"):
-            model_of(name, kind)(tokens(1, 8))
+            for scale in ("none", "log_n", "scalable_softmax"):
+                model_of(name, kind, logit_scale=scale)(tokens(1, 8))
     for name in ("alibi", "sandwich", "kerple", "dpb"):
         model_of(name)(tokens(1, 8))
         with torch.no_grad():
@@ -243,7 +245,7 @@ def test_other_devices_need_no_table_for_the_last_queries(mask, size_of, monkeyp
     monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
     context = context_with(**MASKS[mask])
     if not context.masks_by_sequence:
-        monkeypatch.setattr(ScoreTerms, "additive_mask", lambda *given: pytest.fail("a table"))
+        monkeypatch.setattr(table, "additive_mask", lambda *given: pytest.fail("a table"))
     encoding = encoding_of("none", size_of, context.causal)
     q, k, v = heads(context.num_queries, context.num_keys)
     scores = ScoreTerms(LayerEncodings([encoding]), [context])

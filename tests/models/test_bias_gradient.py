@@ -22,7 +22,7 @@ if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
 @pytest.mark.parametrize("ahead", [0, 200])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_it_is_that_of_plain_attention(sizes, ahead, dtype):
-    from zoo.models.bias_gradient import with_gradient
+    from zoo.models.kernels.bias_gradient import with_gradient
 
     batch, heads, queries, keys, width, value_width, groups, masks = sizes
     ahead += keys - queries

@@ -8,8 +8,8 @@ import torch
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.models import kernels
-from zoo.models.kernels import choose
+from zoo.models.plans import flex
+from zoo.models.plans.choose import choose_kernel
 from zoo.models.scores import ScoreTerms
 
 # Encodings, the width of a head, and the kernels on a CPU and on a GPU.
@@ -41,15 +41,15 @@ def query(width, is_cuda):
 def test_the_kernel_follows_from_the_encodings_and_the_device(
     names, width, on_cpu, on_gpu, size_of, monkeypatch
 ):
-    monkeypatch.setattr(kernels, "bias_gradient_agrees", lambda *given: True)
+    monkeypatch.setattr(flex, "bias_gradient_agrees", lambda *given: True)
     size, pos = size_of(num_heads=4, d_model=4 * width), torch.arange(5)
     encodings = [build_encoding(name, size) for name in names]
     scores = ScoreTerms(LayerEncodings(encodings), [AttentionContext(pos, pos)] * len(names))
     for is_cuda, kernel in ((False, on_cpu), (True, on_gpu)):
         q = query(width, is_cuda)
-        assert choose("auto", q, scores) == kernel
+        assert choose_kernel("auto", q, scores) == kernel
         if kernel != "reference":
-            assert choose("reference", q, scores) == "reference"
+            assert choose_kernel("reference", q, scores) == "reference"
 
 
 def right_gradient(dout, bias, q, k, v, seen, ahead, scale):
@@ -76,15 +76,15 @@ def test_a_faulty_gradient_of_biases_gives_way_to_the_reference(
 ):
     """Checked once, with one line, and without a draw from the generator of the training."""
     faked = SimpleNamespace(bias_gradient=gradient)
-    monkeypatch.setitem(sys.modules, "zoo.models.bias_gradient", faked)
-    kernels._bias_gradient_agrees.cache_clear()
+    monkeypatch.setitem(sys.modules, "zoo.models.kernels.bias_gradient", faked)
+    flex._bias_gradient_agrees.cache_clear()
     pos = torch.arange(5)
     encoding = build_encoding("t5", size_of(num_heads=4, d_model=64))
     scores = ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos)])
     before, q = torch.get_rng_state(), query(16, is_cuda=True)
 
     def run(x):
-        return x * ("flex", "reference").index(choose("auto", q, scores))
+        return x * ("flex", "reference").index(choose_kernel("auto", q, scores))
 
     for _ in range(3):
         torch.compiler.reset()
@@ -93,4 +93,4 @@ def test_a_faulty_gradient_of_biases_gives_way_to_the_reference(
     assert torch.equal(torch.get_rng_state(), before)
     printed = capsys.readouterr().err
     assert printed.count("\n") == (fault is not None) and (fault or "") in printed
-    kernels._bias_gradient_agrees.cache_clear()
+    flex._bias_gradient_agrees.cache_clear()

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.models import blocked_attention, cpu_attention
+from zoo.models.kernels import blocked_attention, cpu_attention
 
 B, H, D, V = 2, 3, 8, 6
 # Queries, keys, row of the first query; None where each sees all keys. The last block has a single query.

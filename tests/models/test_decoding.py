@@ -17,11 +17,6 @@ def memory_of(cache):
     return [rows.all().data_ptr() for layer in cache.layers for rows in layer.rows.values()]
 
 
-def size_of(cache):
-    """The bytes that each tensor of each layer has room for."""
-    return [rows.all().untyped_storage().nbytes() for layer in cache.layers for rows in layer.rows.values()]
-
-
 def test_rows_are_moved_only_when_there_is_no_room():
     rows, expected, addresses = Rows(1), torch.randn(2, 40, 3), []
     for start, part in zip((0, *range(5, 40)), expected.split([5, *[1] * 35], 1), strict=True):
@@ -49,23 +44,6 @@ def test_no_step_copies_the_cache(model_of, tokens):
             model(part, cache=cache)
             addresses.append(memory_of(cache))
         assert all(one == addresses[0] for one in addresses), encoding
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@torch.no_grad()
-def test_prompts_of_several_lengths_stay_equal_where_the_cache_grows(encoding, model_of, tokens):
-    model, row = model_of(encoding), tokens(3, 20)
-    keep = torch.arange(20) >= torch.tensor([[0], [2], [4]])
-    cache = Cache(model.num_layers)
-    steps = [model(row[:, :5], keep[:, :5], cache)]
-    size = size_of(cache)
-    steps += [model(part, cache=cache) for part in row[:, 5:].split(1, 1)]
-    assert size_of(cache) == [4 * one for one in size]
-    full = model(row, keep)
-    torch.testing.assert_close(torch.cat(steps, 1)[keep], full[keep], rtol=0, atol=1e-5)
-    for i, padding in enumerate((0, 2, 4)):
-        alone = model(row[i : i + 1, padding:])[0]
-        torch.testing.assert_close(torch.cat(steps, 1)[i, padding:], alone, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -110,16 +88,6 @@ def test_sequences_of_a_cache_are_reordered_for_beam_search(encoding, model_of, 
     row = torch.cat((row[order, :6], row[:, 6:]), 1)
     steps = [model(part, cache=cache) for part in row[:, 6:].split([1, 3, 1, 1], 1)]
     torch.testing.assert_close(torch.cat(steps, 1), model(row)[:, 6:], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("encoding", ["rope", "path"])
-def test_a_cache_filled_with_gradients_can_be_continued_without(encoding, model_of, tokens):
-    model, row = model_of(encoding), tokens(2, 9)
-    cache = Cache(model.num_layers)
-    steps = [model(row[:, :5], cache=cache)]
-    with torch.no_grad():
-        steps += [model(part, cache=cache) for part in row[:, 5:].split(1, 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
 def test_a_key_is_rotated_once(model_of, tokens):

@@ -8,8 +8,9 @@ from zoo.contract.subject import subjects_with
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
-from zoo.models import cpu_attention, kernels
+from zoo.models.kernels import cpu_attention
 from zoo.models.logit_scale import visible_keys
+from zoo.models.plans import choose, flex
 
 LENGTH, BEGIN = 24, 9
 PATHS = {
@@ -18,12 +19,7 @@ PATHS = {
     "plain PyTorch": {"applies": False},
     "recomputed": {"most_kept": 0},
     "small blocks": {"elements": 1},
-    "window": {"window": 4},
     "encoder": {"kind": "encoder"},
-    "log n": {"logit_scale": "log_n"},
-    "learned log n": {"logit_scale": "scalable_softmax"},
-    "adaptive": {"logit_scale": "adaptive"},
-    "temperature": {"logit_scale": {"name": "temperature", "length": 2}},
 }
 
 
@@ -66,14 +62,14 @@ def test_each_path_of_attention_separates_documents(path, encoding, model_of, to
     given = dict(PATHS[path])
     if not given.pop("applies", True):
         monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
-    monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", given.pop("most_kept", kernels.MOST_KEPT_ELEMENTS))
-    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", given.pop("elements", kernels.BLOCK_ELEMENTS))
+    monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", given.pop("most_kept", choose.MOST_KEPT_ELEMENTS))
+    monkeypatch.setattr(choose, "BLOCK_ELEMENTS", given.pop("elements", choose.BLOCK_ELEMENTS))
     assert_separate(model_of(encoding, given.pop("kind", "decoder"), **given), tokens)
 
 
 @pytest.mark.parametrize("encoding", ["alibi", "rope"])
 def test_flex_attention_separates_documents(encoding, model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "_compiled_alone", lambda function: function)
+    monkeypatch.setattr(flex, "_compiled_alone", lambda function: function)
     # It has no backward pass on a CPU.
     assert_separate(model_of(encoding, kernel="flex"), tokens, gradients=False)
 
@@ -140,14 +136,10 @@ def placed(spec, size_of, training=True):
     return encoding, positions_by_document(encoding, ids)[0].split(SIZES)
 
 
-@pytest.mark.parametrize(
-    ("spec", "low", "high"),
-    [
-        ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
-        ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
-    ],
-    ids=["shape", "cape"],
-)
+@pytest.mark.parametrize(("spec", "low", "high"), [
+    ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
+    ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
+], ids=["shape", "cape"])  # fmt: skip
 def test_each_document_is_shifted_by_a_draw_of_its_own(spec, low, high, size_of):
     _, parts = placed(spec, size_of)
     shifts = [part - torch.arange(len(part)) for part in parts]
@@ -162,11 +154,6 @@ def test_randomized_draws_as_for_a_document_that_stands_alone(training, size_of)
     for part in parts:
         torch.manual_seed(5)
         assert torch.equal(part, encoding.positions(torch.arange(len(part)), 1))
-
-
-def test_one_document_is_the_whole_sequence(model_of, tokens):
-    model, row = model_of("rope", logit_scale="log_n"), tokens(2, LENGTH)
-    torch.testing.assert_close(model(row, documents=torch.zeros_like(row)), model(row))
 
 
 def test_visible_keys_are_those_of_the_document(model_of, tokens):

@@ -6,9 +6,6 @@ import pytest
 import torch
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention, Qwen3NextConfig
 
-from zoo.contract import LAWS, Subject
-from zoo.contract.law import examine
-
 OPTIONS = {
     "headwise": {"output_gate": "headwise"},
     "elementwise, shared keys": {"output_gate": "elementwise", "num_kv_heads": 2},
@@ -19,17 +16,6 @@ OPTIONS = {
     },
     "none of them": {},
 }  # fmt: skip
-EXPENSIVE = (
-    "two processes train one model", "torch.compile needs no graph break",
-    "memory grows with the length, not its square",
-)  # fmt: skip
-OF_MODELS = [
-    law
-    for law in LAWS
-    if law.trial.__module__.rpartition(".")[2] in ("causality", "numerics", "training", "kernel_equivalence")
-    and law.name not in EXPENSIVE
-]
-"""The laws about what a model computes, without the slowest."""
 
 
 def normed(vector, gain, eps):
@@ -138,10 +124,3 @@ def test_the_gate_is_that_of_qwen3_next(model_of):
         expected = theirs(given, unturned, later[None, None])[0]
     # Their norms are computed in float32.
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if options])
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_the_laws_hold(name, kind):
-    verdicts = examine([Subject("rope", kind, is_default=False, config=OPTIONS[name])], OF_MODELS)
-    assert not [(v.law.name, found.numbers) for v in verdicts for _, found in v.failures]

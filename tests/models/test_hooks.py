@@ -8,7 +8,8 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import encoded
-from zoo.models.kernels import attend, attention_weights, choose
+from zoo.models.plans.choose import attend, choose_kernel
+from zoo.models.plans.reference import attention_weights
 from zoo.models.scores import ScoreTerms
 
 
@@ -94,7 +95,7 @@ def in_layer(encodings, q, k, v, x, context):
     """The output of a layer's heads."""
     layer = LayerEncodings(encodings)
     q, k, v, scores = encoded(q, k, v, x, layer, [context] * len(encodings))
-    assert choose("auto", q, scores) == "sdpa"  # a fused kernel
+    assert choose_kernel("auto", q, scores) == "sdpa"  # a fused kernel
     return layer.output(attend(q, k, v, scores, q.shape[-1] ** -0.5), scores.contexts)
 
 
@@ -111,9 +112,8 @@ def test_values_are_turned_by_their_distance_from_the_query(window, plugins, siz
             shares = torch.stack([q[0, h, i] @ k[0, h // 2, j] / 2**0.5 for j in seen]).softmax(0)
             for share, j in zip(shares, seen, strict=True):
                 cos, sin = (
-                    torch.tensor(float(j - i)).double().cos(),
-                    torch.tensor(float(j - i)).double().sin(),
-                )
+                    torch.tensor(float(j - i)).double().cos(), torch.tensor(float(j - i)).double().sin(),
+                )  # fmt: skip
                 out[0, h, i] += share * torch.stack([cos, -sin, sin, cos]).view(2, 2) @ v[0, h // 2, j]
     found = in_layer([encoding], q, k, v, None, AttentionContext(pos, pos, window=window))
     torch.testing.assert_close(found, out, rtol=0, atol=1e-6)  # angles are float32

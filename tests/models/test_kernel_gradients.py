@@ -14,7 +14,7 @@ import torch
 
 from zoo import registry
 from zoo.contract.subject import keep_of, small_model, some_tokens
-from zoo.models import blocked_attention, cpu_attention
+from zoo.models.kernels import blocked_attention, cpu_attention
 
 TODAY = random.Random(datetime.date.today().toordinal())
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 130, *sorted(TODAY.sample(range(131, 300), 2))]
@@ -132,42 +132,6 @@ def test_the_gradient_of_a_learned_bias_is_exact_beside_bf16(bias):
             actual, expected = trial(length, bias, mask, H, torch.bfloat16)
             assert relative_error(actual[-1], expected[-1]) < 1e-5
             assert max(map(relative_error, actual[:-1], expected[:-1])) < 0.01
-
-
-# An encoding for each path: no bias, a fixed line, a learned line, a row per key, a table, content, weights.
-OF_EACH_PATH = ["none", "alibi", "t5", "fox", "fire", "transformer_xl", "shaw", "cope"]
-VARIANTS = {
-    "causal": {},
-    "windowed": {"window": 5},
-    "grouped heads": {"num_kv_heads": 2},
-    "padded": {},
-    "scaled": {"logit_scale": "scalable_softmax"},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [1, 64, 65, 129, *LENGTHS[-2:]])
-def test_models_equal_the_reference_kernel(length):
-    wrong = []
-    for spec, (variant, options) in itertools.product(OF_EACH_PATH, VARIANTS.items()):
-        keep = keep_of((0, 4), length) if variant == "padded" else None
-        found = []
-        for kernel in ("auto", "reference"):
-            model = small_model(spec, num_layers=1, length=64, kernel=kernel, **options).double().train()
-            out = model(some_tokens(2, length), keep)
-            out = out if keep is None else out[keep]
-            parameters = dict(model.named_parameters())
-            loss = (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum()
-            used = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-            found.append(dict(zip(parameters, used, strict=True)))
-        for name, expected in found[1].items():
-            # Gates and networks of pairs are computed in float32 also in a float64 model.
-            if expected is None or expected.norm() < 1e-6:
-                continue
-            error = relative_error(found[0][name], expected)
-            if not error < 1e-4:
-                wrong.append(f"{spec}, {variant}: {name} {error:.1e}")
-    assert not wrong, "\n".join(wrong)
 
 
 def learned_biases():

@@ -2,23 +2,19 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-import yaml
 from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, visible
 
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
-from zoo.models import kernels
 from zoo.models.attention import Attention
-from zoo.models.cache import Cache
-from zoo.models.kernels import attend
-from zoo.models.logit_scale import AdaptiveScale, LogScale, RowScale, TemperatureScale
+from zoo.models.logit_scale import AdaptiveScale, LogScale, TemperatureScale
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
-from zoo.recipe import read_recipe, resolve
+from zoo.recipe import resolve
 from zoo.recipe.schema import ModelConfig
 from zoo.runs.card import parameter_counts
 from zoo.tasks import build_task
@@ -113,59 +109,6 @@ def test_layers_with_different_windows_have_different_factors():
     for context in (wide, replace(wide, window=3)):
         expected = visible(context).sum(-1).clamp(min=1).double().log()
         assert torch.equal(LogScale("log_n", H)(context, torch.float64).factor_BHT1[..., 0], expected)
-
-
-@pytest.mark.parametrize("hook", SPECS)
-def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, model_of, tokens):
-    row, keep, chunks = tokens(2, 13), torch.arange(13) >= torch.tensor([[0], [3]]), [4, 1, 1, 3, 4]
-    by_position = {"name": "temperature", "scale": 0.9, "length": 2}
-    kinds = ("log_n", 5), ("scalable_softmax", (4, None)), ("adaptive", None), (by_position, 4)
-    for kind, window in kinds:
-        model = model_of(SPECS[hook], logit_scale=kind, window=window)
-        with torch.no_grad():
-            cache = Cache(model.num_layers)
-            parts = zip(row.split(chunks, 1), keep.split(chunks, 1), strict=True)
-            steps = torch.cat([model(part, its, cache) for part, its in parts], 1)
-            same(steps[keep], model(row, keep)[keep], 1e-5, f"{kind}, {window}")
-
-
-def test_layers_share_the_table_of_a_bias(model_of, tokens, monkeypatch):
-    for name in ("alibi", "t5"):
-        for kind in ("none", "log_n", "scalable_softmax"):
-            model, calls = model_of(name, num_layers=4, logit_scale=kind), []
-            encoding = model.encoding.layer(0).encodings[0]
-            bias = encoding.bias
-            monkeypatch.setattr(
-                encoding, "bias", lambda *at, bias=bias, calls=calls: calls.append(1) or bias(*at)
-            )
-            model(tokens(1, 8))
-            assert len(calls) == 1, (name, kind)
-
-
-def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):
-    def fail(*_, **__):
-        raise AssertionError("a table of queries by keys")
-
-    monkeypatch.setattr(ScoreTerms, "additive_mask", fail)
-    monkeypatch.setattr(kernels, "_reference", fail)
-    for kind in ("log_n", "scalable_softmax"):
-        for name in ("none", "sinusoidal", "rope"):
-            model_of(name, logit_scale=kind)(tokens(1, 8))
-            model_of(name, "encoder", logit_scale=kind)(tokens(1, 8))
-
-
-def test_without_a_scale_no_logit_is_scaled(model_of, tokens, monkeypatch):
-    def fail(*_):
-        raise AssertionError("a logit is scaled")
-
-    for owner, method in ((LogScale, "forward"), (RowScale, "of_queries"), (RowScale, "of_table")):
-        monkeypatch.setattr(owner, method, fail)
-    for spec in SPECS.values():
-        model = model_of(spec)
-        assert not [name for name, _ in model.named_modules() if "logit_scale" in name]
-        model(tokens(1, 8))
-        with pytest.raises(AssertionError, match="a logit is scaled"):
-            model_of(spec, logit_scale="log_n")(tokens(1, 8))
 
 
 # The adaptive factor.
@@ -301,25 +244,14 @@ def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
 # The recipe.
 
 
-def test_the_recipe_key_and_its_error(recipe, mapping, tmp_path: Path):
+def test_the_recipe_key(recipe):
     assert recipe("text").model.logit_scale == "none"
     chosen = recipe("text", "model.logit_scale=log_n")
-    assert chosen.as_dict()["model"]["logit_scale"] == "log_n"
-    assert resolve(chosen.as_dict()) == chosen
+    assert resolve(chosen.as_dict()) == chosen == recipe("text", "model.logit_scale={name: log_n}")
     # One spelling each: a mapping with all options where there are any.
     for given in ("adaptive", "{name: adaptive}", "{name: adaptive, heads: all}"):
         of_model = recipe("text", f"model.logit_scale={given}").as_dict()["model"]
         assert of_model["logit_scale"] == {"name": "adaptive", "heads": "all", "bias": False}
-    assert recipe("text", "model.logit_scale={name: log_n}") == chosen
-    file = tmp_path / "wrong.yaml"
-    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
-    for given, message in (
-        ("log_m", ": must be 'none', .*; did you mean 'log_n'?"),
-        ("{name: adaptve}", ": must be 'none', .*; did you mean 'adaptive'?"),
-        ("{name: adaptive, head: all}", ".head: unknown key; did you mean 'heads'?"),
-    ):
-        file.write_text(f"base: base.yaml\nmodel:\n  logit_scale: {given}\n")
-        with pytest.raises(
-            InputError, match=r"wrong\.yaml:3: model\.logit_scale" + message.replace("?", r"\?")
-        ):
-            read_recipe(file)
+    for given, key in (("log_m", ""), ("{name: adaptve}", ""), ("{name: adaptive, head: all}", r"\.head")):
+        with pytest.raises(InputError, match=rf"model\.logit_scale{key}: .*did you mean '"):
+            recipe("text", f"model.logit_scale={given}")

@@ -7,8 +7,8 @@ from zoo.contract.subject import HEADS
 from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models import kernels, recomputed
-from zoo.models.kernels import attend
+from zoo.models.plans import choose, recomputed
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 LENGTH, BLOCKS = 141, 3
@@ -48,8 +48,8 @@ def computed_again(monkeypatch):
 
     def computed_again():
         monkeypatch.setattr(recomputed, "attend", watched)
-        monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", 0)
-        monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 0)
+        monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", 0)
+        monkeypatch.setattr(choose, "BLOCK_ELEMENTS", 0)
         outputs.clear()
         return outputs
 
@@ -110,7 +110,7 @@ def test_tables_up_to_a_limit_are_kept(spec, tables, model_of, tokens, computed_
     model, row, blocks = model_of(spec, length=LENGTH, num_layers=1), tokens(2, LENGTH), computed_again()
     limit = tables * HEADS * LENGTH**2
     for most, expected in ((limit, 0), (limit - 1, BLOCKS)):
-        monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", most)
+        monkeypatch.setattr(choose, "MOST_KEPT_ELEMENTS", most)
         model(row)
         assert len(blocks) == expected
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.models import kernels
+from zoo.models.plans import choose
 
 
 def shared_after(model, row, monkeypatch):
@@ -27,8 +27,8 @@ def test_blocks_of_queries_leave_nothing_behind(name, model_of, tokens, monkeypa
     model, row = model_of(name, length=97), tokens(1, 97)
     whole = shared_after(model, row, monkeypatch)
     # 16 is the smallest block: seven of them.
-    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(kernels, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(choose, "BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(choose, "BLOCK_ROWS", 16)
     assert len(shared_after(model, row, monkeypatch)) <= len(whole)
 
 

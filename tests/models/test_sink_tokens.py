@@ -5,7 +5,6 @@ import torch
 from layouts import context_with
 
 from zoo import registry
-from zoo.contract.causality import decoded
 from zoo.models.logit_scale import visible_keys
 
 SINKS, WINDOW, LENGTH = 2, 4, 15
@@ -16,8 +15,6 @@ RELATIVE = [
     for name, one in registry.encodings.all().items()
     if one.cls.relative and one.decoder and one.cls.family != "contextual" and not one.cls.reads_tokens
 ]
-# One for each hook.
-SPECS = ["rope", "alibi", "t5", "shaw", "cope", "rerope", "fire", ["alibi", "fox"]]
 
 
 def same(actual, expected):
@@ -34,25 +31,6 @@ def test_a_query_sees_a_cache_of_the_first_tokens_and_the_window(name, spec_of, 
         for i in range(LENGTH):
             rows = sorted({*range(min(SINKS, i + 1)), *range(max(0, i - WINDOW + 1), i + 1)})
             same(out[:, i], plain(row[:, rows])[:, -1])
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_padding_documents_and_a_cache_change_nothing(spec, model_of, tokens):
-    model, row = model_of(spec, **BEYOND, logit_scale="log_n"), tokens(2, LENGTH)
-    with torch.no_grad():
-        alone = model(row)
-        keep = torch.arange(LENGTH + 3) >= torch.tensor([[3], [0]])
-        padded = torch.cat((row[:, :3], row), 1)
-        same(model(padded, keep)[0, 3:], alone[0])
-        right = torch.cat((row, row[:, :3]), 1)
-        same(model(right, keep.flip(1))[0, :LENGTH], alone[0])
-        begins = torch.tensor([0] * LENGTH + [LENGTH] * 9)[None].expand(2, -1)
-        together = model(torch.cat((row, row[:, :9]), 1), documents=begins)
-        same(together[:, :LENGTH], alone)
-        same(together[:, LENGTH:], alone[:, :9])
-        for chunks in (1, 7):
-            same(decoded(model, row, chunks), alone)
-        same(decoded(model, padded, [9, *[1] * 9], keep)[0, 3:], alone[0])
 
 
 @pytest.mark.parametrize(

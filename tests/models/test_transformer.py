@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.models.cache import Cache
 from zoo.models.transformer import FeedForward
 from zoo.recipe.schema import ModelConfig
 
@@ -81,14 +80,11 @@ def test_swiglu_has_as_many_parameters_as_gelu():
         assert 0 <= more < 3 * 8 * d_model
 
 
-@pytest.mark.parametrize(
-    ("activation", "gate_of"),
-    [
-        ("swiglu", lambda pre: pre * pre.sigmoid()),
-        ("geglu", lambda pre: pre * torch.special.ndtr(pre)),
-        ("geglu_tanh", lambda pre: pre * (1.5957691216 * (pre + 0.044715 * pre**3)).sigmoid()),
-    ],
-)
+@pytest.mark.parametrize(("activation", "gate_of"), [
+    ("swiglu", lambda pre: pre * pre.sigmoid()),
+    ("geglu", lambda pre: pre * torch.special.ndtr(pre)),
+    ("geglu_tanh", lambda pre: pre * (1.5957691216 * (pre + 0.044715 * pre**3)).sigmoid()),
+])  # fmt: skip
 def test_a_gated_layer_is_the_formula(activation, gate_of):
     config = ModelConfig(
         kind="decoder", encoding="none", d_model=8, num_layers=1, num_heads=1, activation=activation, d_ff=16
@@ -238,16 +234,6 @@ def test_logits_are_computed_for_the_wanted_tokens_alone(model_of, tokens, monke
 # Decoding.
 
 
-@pytest.mark.parametrize("encoding", ["alibi", "rope", "shaw"])
-def test_grouped_heads_and_their_norms_with_a_cache(encoding, model_of, tokens):
-    model, row = model_of(encoding, num_kv_heads=2, qk_norm=True), tokens(2, 10)
-    cache = Cache(model.num_layers)
-    same(torch.cat([model(part, cache=cache) for part in row.split(3, 1)], 1), model(row))
-    assert cache.length == 10
-    # Only as many heads are kept as there are.
-    assert cache.layers[0].rows["keys"].all().shape == (2, 2, 10, 8)
-
-
 def test_tokens_of_another_shape_are_refused(model_of):
     for shape in ((5,), (0, 5), (2, 0), (1, 2, 3)):
         with pytest.raises(ValueError, match=r"\[batch, length\]"):
@@ -260,5 +246,5 @@ def test_states_of_all_layers_end_in_the_output(model_of, tokens):
     torch.testing.assert_close(states[0], model.tokens(row))
     torch.testing.assert_close(states[-1], model.hidden(row))
     blocks = model.blocks
-    contexts = model.encoding.of_layer(model.encoding.contexts(2, 9, row.device), 0)
+    contexts = model.encoding.instances_of_layer(model.encoding.contexts(2, 9, row.device), 0)
     torch.testing.assert_close(states[1], blocks[0](states[0], model.encoding.layer(0), contexts))

@@ -5,22 +5,10 @@ import math
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
-from zoo.errors import InputError
-from zoo.models import kernels
-from zoo.models.scores import ScoreTerms
+from zoo.models.plans import fused
 from zoo.recipe import resolve
 
 PATTERN = (3, None, 5)
-# One for each hook; `interleave` with a pattern of another length than the windows.
-SPECS = {
-    "rotate": "rope",
-    "learned bias": "t5",
-    "score": "fox",
-    "logits": "cope",
-    "value": "shaw",
-    "interleaved": {"name": "interleave", "pattern": ["rope", "alibi"]},
-}
 
 
 def same(actual, expected, atol=1e-5):
@@ -57,27 +45,6 @@ def test_each_layer_looks_as_far_as_its_own_window(kind, padded, model_of, token
         same(made[layer], out @ attention.out.weight.T)
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypatch):
-    """The reference, forward and backward; blocks of queries; decoding by token and by chunk."""
-    row, keep = tokens(2, 23), torch.arange(23) >= torch.tensor([[0], [7]])
-    config = {"num_layers": 3, "window": PATTERN, "length": 23}
-    exact, model = (model_of(SPECS[spec], kernel=kernel, **config) for kernel in ("reference", "auto"))
-    for padding in (None, keep):
-        real = slice(None) if padding is None else padding
-        outputs = [one(row, padding)[real] for one in (exact, model)]
-        same(*outputs)
-        for out in outputs:
-            out.square().mean().backward()
-        for (name, one), other in zip(exact.named_parameters(), model.parameters(), strict=True):
-            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
-        with torch.no_grad(), monkeypatch.context() as blocks:
-            blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
-            blocks.setattr(kernels, "BLOCK_ROWS", 1)
-            same(model(row, padding)[real], outputs[0])
-    same(decoded(model, row, [1, 1, 11, 1, 9]), model(row))
-
-
 def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
     row = tokens(2, 12)
     one, all_, none = (model_of("alibi", window=w) for w in ((4,), 4, (None, None)))
@@ -93,10 +60,8 @@ def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
 
 
 def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
-    made, line = [], ScoreTerms.line
-    monkeypatch.setattr(
-        ScoreTerms, "line", lambda s, *given: made.append(s.context.window) or line(s, *given)
-    )
+    made, attend = [], fused.Line.attend
+    monkeypatch.setattr(fused.Line, "attend", lambda *at: made.append(at[4].context.window) or attend(*at))
     model = model_of("rope", num_layers=4, window=PATTERN)
     model(tokens(1, 12))
     assert made == [3, 5, 3]
@@ -106,16 +71,7 @@ def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
 
 
 def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
-    made, line = [], ScoreTerms._line
-    monkeypatch.setattr(
-        ScoreTerms, "_line", lambda s, *given: made.append(s.context.window) or line(s, *given)
-    )
+    made, line = [], fused.line_of
+    monkeypatch.setattr(fused, "line_of", lambda s, *at: made.append(s.context.window) or line(s, *at))
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
-
-
-def test_a_window_that_no_layer_has_is_refused(recipe):
-    with pytest.raises(InputError, match=r"window: pattern has 3 entries but num_layers is 1; the last 2"):
-        recipe("text", "model.window=[8, null, 8]")
-    with pytest.raises(InputError, match=r"model\.window\.1: must be greater than 0, got 0"):
-        recipe("text", "model.window=[8, 0]")

@@ -130,6 +130,7 @@ REASONS = {
     "[rope, fox]": "no GPT-NeoX: encoding is rope+fox",
     "{name: learned, beyond: clamp}": "no GPT-2: learned has beyond clamp",
     "{name: rope, scaling: dynamic_ntk, factor: 2}": "no GPT-NeoX: rope has scaling dynamic_ntk",
+    "{name: rope, imaginary: true}": "no GPT-NeoX: rope has imaginary True",
     "t5": "no GPT-NeoX: encoding is t5",
 }
 
@@ -187,13 +188,10 @@ OLMO3 = NATIVE["OLMo 3, windows"][:-1]
 LATER = {
     "OLMo 3": (*OLMO3, "model.encoding={name: interleave, pattern: [{name: rope, base: 500}, rope]}"),
     "Gemma 3": (*GEMMA3, "model.encoding={name: rope, scaling: linear, factor: 4}"),
-    "Phi-3": (
-        *GATED,
-        "model.encoding={name: rope, scaling: longrope, factor: 4, attention_factor: 1.3}",
-    ),
+    "Phi-3": (*GATED, "model.encoding={name: rope, scaling: longrope, factor: 4, attention_factor: 1.3}"),
     "Ministral 3": (*ROPE, "model.logit_scale={name: temperature, scale: 0.3, length: 5, offset: 0}"),
     "ModernBERT": (*MODERNBERT, "model.window=[5, null]", "model.encoding=rope"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("title", LATER)

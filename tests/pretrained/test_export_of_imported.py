@@ -53,12 +53,10 @@ def special_tokens(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["qwen2 with windows", "smollm3", "gemma 3", "olmo 3", "pythia", "neox with some biases", "gpt2", "bloom",
-     "mpt", "modernbert", "bert", "cohere 2", "phi 3",
-     "exaone 4", "ministral 3"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "qwen2 with windows", "smollm3", "gemma 3", "olmo 3", "pythia", "neox with some biases", "gpt2", "bloom",
+    "mpt", "modernbert", "bert", "cohere 2", "phi 3", "exaone 4", "ministral 3",
+])  # fmt: skip
 def test_an_imported_model_is_exported_with_its_weights(name, here):
     theirs = publish(name, here / "published")
     export(import_model(read_published("published"), name="ours"), here / "out", "hf")

@@ -31,20 +31,17 @@ trainer:
   logger: true
 """
 
+# The line and the key of each problem.
 STAGES = (
-    """\
-recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'?
-recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
-recipes/x.yaml:13: optimizer.schedule: no schedule 'cosin'; did you mean 'cosine'?
-""",
-    """\
-recipes/x.yaml:2: seed: must be a whole number, got the text '7'
-recipes/x.yaml:3: model.num_layers: missing
-recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
-recipes/x.yaml:12: data.batch_size: must be a whole number, got true
-recipes/x.yaml:16: trainer.logger: cannot be set in a recipe: the loggers are named under `logging`
-""",
-    "recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100\n",
+    ["5: model.encoding", "9: data.name", "13: optimizer.schedule"],
+    [
+        "2: seed",
+        "3: model.num_layers",
+        "10: data.sequence_lenth",
+        "12: data.batch_size",
+        "16: trainer.logger",
+    ],
+    ["8: model.num_heads"],
 )
 MENDED = (
     {"alibbi": "alibi", "wikitext2": "wikitext-2", "cosin}": "cosine}"},
@@ -55,10 +52,11 @@ MENDED = (
 
 def test_every_problem_of_a_stage_at_once_with_its_line(write, problems):
     text = NINE_FAULTS
-    for messages, mended in zip(STAGES, (*MENDED, {"num_heads: 8": "num_heads: 10"}), strict=True):
-        line_of_heads = 1 + text.splitlines().index("  num_heads: 8")
-        messages = messages.replace("yaml:7: model.num_heads", f"yaml:{line_of_heads}: model.num_heads")
-        assert problems(read_recipe, write(text, "recipes/x.yaml")) == messages.splitlines()
+    for places, mended in zip(STAGES, (*MENDED, {"num_heads: 8": "num_heads: 10"}), strict=True):
+        found = problems(read_recipe, write(text, "recipes/x.yaml"))
+        assert [": ".join(line.split(": ")[:2]) for line in found] == [
+            f"recipes/x.yaml:{at}" for at in places
+        ]
         for wrong, right in mended.items():
             text = text.replace(wrong, right)
     assert problems(read_recipe, write(text, "recipes/x.yaml")) == []
@@ -96,7 +94,8 @@ WRONG_VALUES = (
     "trainer.max_steps='100'", "trainer.max_steps=1.5", "trainer.max_steps=true", "trainer.max_steps=null",
     "trainer.max_steps=0", "optimizer.lr='6e-4'", "optimizer.lr=.nan", "optimizer.lr=.inf",
     "optimizer.lr=false", "optimizer.betas=[0.9]", "compile=yes", "compile=1", "name=a/b", "name=..x",
-    "seed=-1", "model.window=0", "model.kind=[decoder]", "data.name=[text]", "task=[max_index]",
+    "seed=-1", "model.window=0", "model.d_model=1e300", "model.kind=[decoder]", "data.name=[text]",
+    "task=[max_index]",
     "evaluate.lengths=[64, 0]", "evaluate.during=1", "evaluate.stride=0", "evaluate.stride=1.5",
     "evaluate.stride=-0.5", "evaluate.stride=half", "trainer.devices=[0, x]",
     "trainer.deterministic=sometimes", "model.encoding=[]", "model.encoding=null",
@@ -115,15 +114,9 @@ SUGGESTIONS = {
     "optimiser.lr=1": "did you mean 'optimizer'?",
     "model.encoding=rop": "did you mean 'rope'?",
     "model.encoding.slops=official": "did you mean 'slopes'?",
-    "model.encoding.slopes=oficial": "did you mean 'official'?",
     "model.norm=layer_norm": "did you mean 'layernorm'?",
-    "data.name=wikitxt-103": "did you mean 'wikitext-103'?",
-    "task=languagemodelling": "did you mean 'language_modelling'?",
-    "trainer.acumulate_grad_batches=2": "did you mean 'accumulate_grad_batches'?",
     "trainer.limit_val_batch=2": "did you mean 'limit_val_batches'?",
-    "trainer.precision=bf16-mixd": "did you mean 'bf16-mixed'?",
     "evaluate.during={every_n_steps: 5, sample: 3}": "did you mean 'samples'?",
-    "evaluate.strid=8": "did you mean 'stride'?",
     "optimizer.max_steps=5": "did you mean 'trainer.max_steps'?",
     "evaluate.lengths=64,128": "write [64,128]",
 }
@@ -144,25 +137,15 @@ def test_duplicate_keys_name_both_lines(write, good, problems):
     ]
 
 
-UNREADABLE = {
-    "compile: !thing x": "could not determine a constructor for the tag '!thing'",
-    "seed: !!python/object/apply:os.getcwd []": "could not determine a constructor",
-    "? [x]\n: 1": "unhashable key",
-}
-
-
-def test_an_unreadable_value_is_reported_with_its_line(write, good, problems):
-    for value, message in UNREADABLE.items():
-        (line,) = problems(read_recipe, write(f"{value}\n" + yaml.safe_dump(good)))
-        assert line.startswith("recipe.yaml:1: not YAML: ") and message in line
-
-
 NOT_RECIPES = (
     ("", 1, "empty"),
     ("# nothing\n", 1, "empty"),
     ("- a\n- b\n", 1, "a recipe is a mapping"),
     ("just words\n", 1, "a recipe is a mapping"),
     ("a: *nowhere\n", 1, "not YAML"),
+    ("compile: !thing x", 1, "could not determine a constructor for the tag '!thing'"),
+    ("seed: !!python/object/apply:os.getcwd []", 1, "could not determine a constructor"),
+    ("? [x]\n: 1", 1, "unhashable key"),
     ("a: 1\nb: \x07\n", 1, "not YAML"),
     ("model:\n\tkind: decoder\n", 2, "not YAML"),
     ("model:\n  kind: x\n d_model: 2\n", 3, "not YAML"),
@@ -184,14 +167,13 @@ def test_a_file_that_is_not_a_recipe_is_one_problem_at_its_line(write, problems)
 
 def test_files_that_cannot_be_read(write, problems, tmp_path):
     write("seed: 1\n", "recipes/alibi_text.yaml")
-    (line,) = problems(read_recipe, "recipes/alibi_txt.yaml")
-    assert line.startswith(
-        "recipes/alibi_txt.yaml: no such recipe file; did you mean recipes/alibi_text.yaml?"
-    )
-    (line,) = problems(read_recipe, "recipes")
-    assert "recipes: cannot be read: Is a directory" in line
     (tmp_path / "latin.yaml").write_bytes(b"seed: 1\nname: caf\xe9\n")
-    assert problems(read_recipe, "latin.yaml") == ["latin.yaml:2: is not UTF-8 text"]
+    for file, message in (
+        ("recipes/alibi_txt.yaml", "no such recipe file; did you mean recipes/alibi_text.yaml?"),
+        ("recipes", "cannot be read: Is a directory"), ("latin.yaml", "latin.yaml:2: is not UTF-8 text"),
+    ):  # fmt: skip
+        (line,) = problems(read_recipe, file)
+        assert line.startswith(file) and message in line
 
 
 # Bases
@@ -204,15 +186,9 @@ def test_a_recipe_changes_its_base(write, good):
     assert recipe.name == "child"
     assert recipe.seed == 5 and recipe.model.num_layers == 3 and recipe.model.d_model == 64
     assert recipe.model.encoding["slopes"] == "geometric"
-
-
-def test_an_encoding_replaces_that_of_the_base(write, good):
-    good["model"]["encoding"] = {"name": "alibi", "slopes": "geometric"}
-    write(good, "b.yaml")
-    same = read_recipe(write("base: b.yaml\nmodel: {encoding: {name: alibi}}\n"))
-    assert same.model.encoding["slopes"] == "official"
-    other = read_recipe(write("base: b.yaml\nmodel: {encoding: rope}\n"))
-    assert other.model.encoding["name"] == "rope"
+    # An encoding replaces that of the base with its options.
+    child = "base: base/b.yaml\nmodel: {encoding: {name: alibi}}\n"
+    assert read_recipe(write(child, "recipes/same.yaml")).model.encoding["slopes"] == "official"
 
 
 def test_a_problem_of_the_base_is_reported_there(write, good, problems):
@@ -220,22 +196,19 @@ def test_a_problem_of_the_base_is_reported_there(write, good, problems):
     write(yaml.safe_dump(good, sort_keys=False), "recipes/base/b.yaml")
     line_of_heads = Path("recipes/base/b.yaml").read_text().splitlines().index("  num_heads: 0") + 1
     found = problems(read_recipe, write("base: base/b.yaml\nsed: 1\n", "recipes/child.yaml"))
-    assert found == [
-        f"recipes/base/b.yaml:{line_of_heads}: model.num_heads: must be greater than 0, got 0",
-        "recipes/child.yaml:2: sed: unknown key; did you mean 'seed'?",
-    ]
-
-
-def test_a_base_must_be_there_and_be_the_last(write, good, problems):
-    write(good, "recipes/base/wikitext2.yaml")
-    (first, *_) = problems(read_recipe, write("base: base/wikitxt2.yaml\n", "recipes/a.yaml"))
-    assert first == (
-        "recipes/a.yaml:1: base: no file recipes/base/wikitxt2.yaml; "
-        "did you mean recipes/base/wikitext2.yaml?"
-    )
-    write({"base": "wikitext2.yaml", **good}, "recipes/base/second.yaml")
-    found = problems(read_recipe, write("base: base/second.yaml\n", "recipes/b.yaml"))
-    assert found == ["recipes/base/second.yaml:1: base: a base recipe cannot have a `base` itself"]
+    assert [line.rpartition(": ")[0] for line in found] == [
+        f"recipes/base/b.yaml:{line_of_heads}: model.num_heads", "recipes/child.yaml:2: sed",
+    ]  # fmt: skip
+    write({"base": "b.yaml", **good}, "recipes/base/second.yaml")
+    for base, message in (
+        (
+            "base/bb.yaml",
+            "recipes/a.yaml:1: base: no file recipes/base/bb.yaml; did you mean recipes/base/b.yaml?",
+        ),
+        ("base/second.yaml", "recipes/base/second.yaml:1: base: a base recipe cannot have a `base` itself"),
+    ):
+        (first, *_) = problems(read_recipe, write(f"base: {base}\n", "recipes/a.yaml"))
+        assert first == message
 
 
 # --set
@@ -275,11 +248,8 @@ def test_a_mapping_changes_what_the_same_texts_change(write, good, problems):
     file = write(good)
     texts = ["seed=1", "optimizer.lr=0.5", "optimizer.warmup_steps=3", "model.encoding=rope"]
     mapping = {
-        "seed": 1,
-        "optimizer.lr": 0.5,
-        "optimizer": {"warmup_steps": 3},
-        "model": {"encoding": "rope"},
-    }
+        "seed": 1, "optimizer.lr": 0.5, "optimizer": {"warmup_steps": 3}, "model": {"encoding": "rope"},
+    }  # fmt: skip
     assert read_recipe(file, mapping) == read_recipe(file, texts)
     assert problems(read_recipe, file, {"model": {"d_modl": 3}}) == [
         "--set model.d_modl=3: model.d_modl: unknown key; did you mean 'd_model'?"

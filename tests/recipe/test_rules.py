@@ -8,7 +8,6 @@ import torch
 import zoo
 from zoo import registry
 from zoo.recipe import resolve
-from zoo.recipe.rules import FOR_TRAINING, RULES
 
 BROKEN = {
     "heads_divide_width": (["model.num_heads=5"], "model.num_heads"),
@@ -70,15 +69,6 @@ def test_no_protocol_or_dataset_is_named_in_the_recipe():
     for file in (Path(zoo.__file__).parent / "recipe").glob("*.py"):
         nodes = ast.walk(ast.parse(file.read_text()))
         assert not names & {one.value for one in nodes if isinstance(one, ast.Constant)}, file
-
-
-def test_every_rule_is_broken_here():
-    # Two need a plugin: a decoder-only encoding (in test_reader.py), and an optimizer without `lr` (below).
-    plugins = {"encoding_fits_kind", "optimizer_takes_the_rate"}
-    assert {rule.check.__name__ for rule in RULES} == {*BROKEN, *plugins}
-    # In tests/runs/test_after_training.py and tests/tasks/test_precision.py.
-    for_training = {"encoding_can_be_trained", "precision_runs_on_device"}
-    assert {rule.check.__name__ for rule in FOR_TRAINING} == for_training
 
 
 def test_an_optimizer_takes_the_rate(forgetful_registry, good, problems):

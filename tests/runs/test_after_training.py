@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import yaml
 
 import zoo
 from zoo import registry
@@ -57,13 +58,10 @@ def test_an_option_that_is_not_set_stays_as_trained(rope, asked):
     assert now.frequency[1].item() == pytest.approx(500**-0.5 / (2 if "linear" in asked else 1))
 
 
-@pytest.mark.parametrize(
-    ("asked", "own"),
-    [
-        ("model.encoding={name: rerope, window: 5, leak: 0.25}", {"window": 5, "leak": 0.25}),
-        ("model.encoding.name=self_extend", {"window": 4, "group": 8}),
-    ],
-)
+@pytest.mark.parametrize(("asked", "own"), [
+    ("model.encoding={name: rerope, window: 5, leak: 0.25}", {"window": 5, "leak": 0.25}),
+    ("model.encoding.name=self_extend", {"window": 4, "group": 8}),
+])  # fmt: skip
 def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     now, plain = encoding_of(rope, asked), encoding_of(rope)
     assert {name: getattr(now, name) for name in own} == own
@@ -91,25 +89,20 @@ def test_a_window_with_sink_tokens_and_a_scale_are_laid_over_a_trained_model(rop
         load_run(rope, ["model.logit_scale=scalable_softmax"])
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "why"),
-    [
-        ("model.encoding=alibi", "model.encoding", "trained with 'rope', and 'alibi' would make it another"),
-        ("model.encoding=[rope, alibi]", "model.encoding", "'.rope[+]alibi.' would make it another"),
-        ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
-        ("model.d_model=32", "model.d_model", "trained with 16, and 32 would make it another"),
-        ("init_from=runs/x", "init_from", "trained with None"),
-        ("data.vocab_size=500", "data.vocab_size", "to score other data, give --data NAME"),
-    ],
-)
+@pytest.mark.parametrize(("change", "key", "why"), [
+    ("model.encoding=alibi", "model.encoding", "trained with 'rope', and 'alibi' would make it another"),
+    ("model.encoding=[rope, alibi]", "model.encoding", "'.rope[+]alibi.' would make it another"),
+    ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
+    ("model.d_model=32", "model.d_model", "trained with 16, and 32 would make it another"),
+    ("init_from=runs/x", "init_from", "trained with None"),
+    ("data.vocab_size=500", "data.vocab_size", "to score other data, give --data NAME"),
+])  # fmt: skip
 def test_a_change_that_makes_it_another_model_is_refused(rope, change, key, why):
     with pytest.raises(InputError, match=why) as caught:
         load_run(rope, [change])
     (problem,) = caught.value.problems
     assert problem.key == key and problem.where == str(rope)
-    # The message lists what can be changed here.
-    for may in ("data.root", "model.encoding.factor", "model.encoding (to ", "rerope", "self_extend"):
-        assert may in problem.message
+    assert "model.encoding.factor" in problem.message  # what can be changed here
 
 
 def test_an_encoding_that_declares_nothing_cannot_be_changed(run_of):
@@ -198,20 +191,11 @@ def test_the_trained_value_is_not_a_change(mapping):
     [("{name: self_extend, window: 3}", "model.encoding"), ("[alibi, rerope]", "model.encoding.1")],
 )  # fmt: skip
 def test_nothing_is_trained_with_one_that_is_for_evaluation(here, recipe, mapping, encoding, key):
-    import yaml
-
-    made = recipe("text", f"model.encoding={encoding}")
-    name = "self_extend" if "self" in encoding else "rerope"
-    message = f"{name} is for evaluation: train with rope, then `zoo evaluate RUN --set {key}={name}`"
-    with pytest.raises(InputError) as caught:
-        fit(made)
-    assert str(caught.value) == f"{key}: {message}"
+    with pytest.raises(InputError, match=rf"^{key}: \w+ is for evaluation: train with rope"):
+        fit(recipe("text", f"model.encoding={encoding}"))
     # Of a file it is reported with the line, like any other fault.
     written = mapping("text")
-    (here / "file.yaml").write_text(
-        yaml.safe_dump({**written, "model": {**written["model"], "encoding": yaml.safe_load(encoding)}})
-    )
-    with pytest.raises(InputError) as caught:
+    made = {**written, "model": {**written["model"], "encoding": yaml.safe_load(encoding)}}
+    (here / "file.yaml").write_text(yaml.safe_dump(made))
+    with pytest.raises(InputError, match=rf"file\.yaml:\d+: {key}: \w+ is for evaluation"):
         read_recipe(here / "file.yaml")
-    assert str(caught.value).endswith(f": {key}: {message}")
-    assert str(caught.value).startswith(str(here / "file.yaml") + ":")

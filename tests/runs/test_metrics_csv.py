@@ -50,19 +50,14 @@ def test_no_file_is_no_row(tmp_path):
     assert read_metrics(tmp_path / "metrics.csv") == ([], [])
 
 
-@pytest.mark.parametrize(
-    "raw, message",
-    [
-        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "is shorter than argument 1"),
-        (b"a,b\r\n1,2\r\n", "it does not begin with step"),
-        (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
-    ],
-)
-def test_a_file_that_no_run_has_written_is_reported(tmp_path, raw, message):
+@pytest.mark.parametrize("raw, message", [
+    (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "is shorter than argument 1"),
+    (b"a,b\r\n1,2\r\n", "it does not begin with step"),
+    (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
+])  # fmt: skip
+def test_a_file_that_no_run_has_written_is_reported_and_stays(tmp_path, raw, message):
     (tmp_path / "metrics.csv").write_bytes(raw)
     with pytest.raises(InputError) as caught:
         CsvLog(tmp_path, keep_to_step=4)
-    assert str(caught.value).startswith(f"{tmp_path}/metrics.csv: cannot be read (") and message in str(
-        caught.value
-    )
-    assert str(caught.value).endswith("; move it away")
+    assert str(caught.value).startswith(f"{tmp_path}/metrics.csv: ") and message in str(caught.value)
+    assert (tmp_path / "metrics.csv").read_bytes() == raw

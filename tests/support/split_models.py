@@ -18,7 +18,7 @@ from test_contract import DEFAULTS, OTHERS, plugins_known
 from zoo.commands import list_things
 from zoo.contract.subject import LENGTH, Subject
 from zoo.launch.team import join
-from zoo.models import kernels
+from zoo.models.plans import choose
 
 EQUAL = 1e-5
 MODELS = [
@@ -31,7 +31,7 @@ MODELS = [
 AROUND = [("rope", "decoder"), ("fox", "decoder"), ("alibi", "decoder"), ("path", "decoder"),
           ("rope", "encoder")]  # fmt: skip
 # More than half of the rows of a process: it computes them in blocks.
-kernels.BLOCK_ELEMENTS = 0
+choose.BLOCK_ELEMENTS = 0
 
 
 def subjects():

@@ -41,17 +41,14 @@ def machine(monkeypatch):
 WIDE, ANY = "model.d_model=64", "trainer.accelerator=auto"
 
 
-@pytest.mark.parametrize(
-    ("devices", "sets", "chosen"),
-    [
-        ({}, [WIDE], "bf16-mixed"),
-        ({}, ["model.d_model=62"], "32-true"),
-        ({"bf16": False}, [WIDE], "32-true"),
-        ({"cuda": True, "bf16": False}, [WIDE, ANY], "32-true"),
-        ({"mps": True}, [WIDE, ANY], "32-true"),
-        ({}, [WIDE, "trainer.precision=64"], "64-true"),
-    ],
-)
+@pytest.mark.parametrize(("devices", "sets", "chosen"), [
+    ({}, [WIDE], "bf16-mixed"),
+    ({}, ["model.d_model=62"], "32-true"),
+    ({"bf16": False}, [WIDE], "32-true"),
+    ({"cuda": True, "bf16": False}, [WIDE, ANY], "32-true"),
+    ({"mps": True}, [WIDE, ANY], "32-true"),
+    ({}, [WIDE, "trainer.precision=64"], "64-true"),
+])  # fmt: skip
 def test_precision(recipe, machine, devices, sets, chosen):
     machine(**devices)
     given = recipe("text", *sets)
@@ -59,17 +56,14 @@ def test_precision(recipe, machine, devices, sets, chosen):
     assert (given.trainer.precision == "auto") == ("trainer.precision=64" not in sets)
 
 
-@pytest.mark.parametrize(
-    ("devices", "sets", "chosen"),
-    [
-        ({}, ["trainer.max_steps=5000"], True),
-        ({}, ["trainer.max_steps=4999"], False),
-        ({}, ["trainer.max_steps=5000", "compile=false"], False),
-        ({"compiler": False}, ["trainer.max_steps=5000"], False),
-        ({"cuda": True}, [ANY, "trainer.max_steps=1000"], True),
-        ({"mps": True}, [ANY, "trainer.max_steps=100000"], False),
-    ],
-)
+@pytest.mark.parametrize(("devices", "sets", "chosen"), [
+    ({}, ["trainer.max_steps=5000"], True),
+    ({}, ["trainer.max_steps=4999"], False),
+    ({}, ["trainer.max_steps=5000", "compile=false"], False),
+    ({"compiler": False}, ["trainer.max_steps=5000"], False),
+    ({"cuda": True}, [ANY, "trainer.max_steps=1000"], True),
+    ({"mps": True}, [ANY, "trainer.max_steps=100000"], False),
+])  # fmt: skip
 def test_compilation(recipe, machine, devices, sets, chosen):
     machine(**devices)
     assert choose_auto(recipe("text", *sets)).compile is chosen

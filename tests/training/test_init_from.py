@@ -149,17 +149,3 @@ def test_a_resumed_run_cannot_start_from_another(here, recipe):
     for other in ("runs/second", "null"):
         with pytest.raises(InputError, match=r"init_from: the run has 'runs/first'"):
             fit(recipe("max_index", "name=second", f"init_from={other}"), resume=True)
-
-
-def test_a_plugin_of_the_origin_is_not_run(here, recipe, forgetful_registry):
-    plugin, mark = here / "marked.py", here / "mark"
-    plugin.write_text(
-        f"from pathlib import Path\nimport zoo\nPath({str(mark)!r}).write_text('run')\n\n\n"
-        f'@zoo.register("marked")\nclass Marked(zoo.Encoding):\n    """Nothing at all."""\n'
-        "    reads_positions = False\n"
-    )
-    fit(recipe("max_index", "name=first", f"plugins=[{plugin}]", "model.encoding=marked"))
-    mark.unlink()
-    forgetful_registry.encodings.entries.pop("marked", None)
-    fit(recipe("max_index", "name=second", "init_from=runs/first", "model.encoding=rope"))
-    assert not mark.exists()

@@ -10,7 +10,6 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.reports.evaluate import evaluate_steps
 from zoo.reports.fit import fit
-from zoo.tasks.task import Task
 
 DURING = "evaluate.during={every_n_steps: 2, lengths: [8, 24], max_tokens: 64, samples: 8}"
 EACH = ["trainer.log_every_n_steps=1", "model.dropout=0.1"]
@@ -54,24 +53,6 @@ def test_the_last_scores_are_those_of_the_trained_model(here, recipe):
         assert float(logged[f"lengths/loss_nats/{row['length']}"]) == row["loss_nats"]
 
 
-def test_a_resumed_run_has_the_same_curve(here, recipe, unmeasured, monkeypatch):
-    made = recipe("text", *EACH, DURING, "checkpoint.every_n_steps=3")
-    whole, real = fit(made, out=here / "whole"), Task.training_step
-
-    def breaks(self, batch, index):
-        if self.global_step >= 5:
-            raise KeyboardInterrupt
-        return real(self, batch, index)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Task, "training_step", breaks)
-        fit(made, out=here / "cut")
-    fit(made, out=here / "cut", resume=True)
-    for prefix in ("train/loss", "lengths/"):
-        assert rows_of(whole, prefix) == rows_of(here / "cut", prefix)
-    assert_same_weights(saved(whole), saved(here / "cut"))
-
-
 @pytest.mark.slow
 def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmeasured):
     import yaml
@@ -87,6 +68,7 @@ def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmea
             assert float(two[step][name]) == pytest.approx(float(value), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
     folder = fit(recipe("max_index", "checkpoint.every_n_steps=4", "checkpoint.keep_every_n_steps=2"))
     names = {path.name for path in (folder / "checkpoints").iterdir()}

@@ -3,7 +3,6 @@
 import pytest
 
 import zoo
-from zoo.errors import InputError
 
 WANDB = "wandb={entity: team, project: long, group: g, tags: [a, b], notes: no dropout}"
 LOGGED = ["trainer.log_every_n_steps=2", "optimizer.schedule=constant"]
@@ -66,21 +65,3 @@ def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, rec
     assert first != second
     assert fit("one", 6) == [first, first]
     assert all(place.items() <= given.items() for given in started) and len(started) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.launch
-def test_without_a_key_weights_and_biases_says_what_to_do(here, recipe, monkeypatch):
-    pytest.importorskip("wandb").teardown()  # it has read its settings once for the process
-    for name in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(here))  # no netrc
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    with pytest.raises(InputError, match=r"^logging: .*wandb login.* WANDB_MODE=offline"):
-        zoo.fit(recipe("max_index", "logging=[wandb]"), out=here / "one")
-    assert not (here / "one" / "checkpoints").exists()
-
-
-def test_the_nearest_logger_is_named(recipe):
-    with pytest.raises(InputError, match=r"logging\.0: .*did you mean 'mlflow'"):
-        recipe("max_index", "logging=[mlfow]")

@@ -5,8 +5,6 @@ import torch
 
 from zoo.data import open_data
 from zoo.errors import InputError
-from zoo.reports.fit import fit
-from zoo.tasks.task import Task
 
 LENGTHS = "data.lengths=[4, 8, 16]"
 
@@ -33,26 +31,6 @@ def test_all_parts_of_a_step_have_one_length(recipe):
     for rank in (0, 1):
         parts = [batch["tokens"].shape[1] for batch in batches(recipe(*changes), 12, rank=rank, world_size=2)]
         assert parts == [length for length in once for _ in range(2)]
-
-
-def test_a_resumed_run_has_the_same_steps(here, recipe, unmeasured, monkeypatch):
-    made, real, seen = recipe("text", LENGTHS, "checkpoint.every_n_steps=2"), Task.training_step, []
-
-    def training_step(self, batch, index):
-        seen.append((self.global_step, batch["tokens"].shape[1]))
-        if len(seen) == 11:
-            raise KeyboardInterrupt
-        return real(self, batch, index)
-
-    monkeypatch.setattr(Task, "training_step", training_step)
-    whole = fit(made, out=here / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        fit(made, out=here / "cut")
-    fit(made, out=here / "cut", resume=True)
-    assert len({length for _, length in seen}) > 1
-    assert dict(seen[:6]) == dict(seen[6:11]) | dict(seen[11:])
-    one, two = (torch.load(f / "checkpoints/last.ckpt", weights_only=True) for f in (whole, here / "cut"))
-    assert all(torch.equal(one["state_dict"][name], two["state_dict"][name]) for name in one["state_dict"])
 
 
 def test_a_length_that_does_not_divide_is_reported(recipe):

@@ -74,6 +74,7 @@ DECAYED = {
     "cable": {"steps.weight"},
     "grape_m": {"gate.weight"},
     "wall": {"gate.weight"},
+    "inkling": {"mix.weight"},
     "fire": {"hidden.weight", "out.weight"},
     "dpb": {"hidden.0.weight", "hidden.1.weight", "out.weight"},
     "dape": {"inner.weight", "outer.weight"},

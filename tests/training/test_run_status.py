@@ -57,15 +57,12 @@ def test_a_signal_while_it_ends_loses_no_message(
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize(
-    "owner, name, message",
-    [
-        (training, "open_data", "interrupted before training began; nothing was written"),
-        (training, "make_trainer", "interrupted before training began; nothing was written"),
-        (RunLock, "release", "interrupted at step 6; saved; continue: python -m zoo fit "),
-        (gc, "collect", "interrupted while it was evaluated; saved; continue: python -m zoo fit "),
-    ],
-)
+@pytest.mark.parametrize("owner, name, message", [
+    (training, "open_data", "interrupted before training began; nothing was written"),
+    (training, "make_trainer", "interrupted before training began; nothing was written"),
+    (RunLock, "release", "interrupted at step 6; saved; continue: python -m zoo fit "),
+    (gc, "collect", "interrupted while it was evaluated; saved; continue: python -m zoo fit "),
+])  # fmt: skip
 def test_where_an_interrupted_run_stands(here, recipe, monkeypatch, owner, name, message):
     signalled_in(monkeypatch, owner, name)
     with pytest.raises(KeyboardInterrupt) as caught:

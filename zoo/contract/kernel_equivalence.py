@@ -15,13 +15,14 @@ from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, failed, farthest,
 from zoo.contract.subject import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
-from zoo.models import blocked_attention, kernels, scores
+from zoo.models.kernels import blocked_attention
+from zoo.models.plans import choose, flex
 
 EQUAL = 1e-5
 """Largest difference between two ways to compute the same thing in float32."""
-SMALLEST_BLOCKS = mock.patch.object(kernels, "BLOCK_ELEMENTS", 1)
+SMALLEST_BLOCKS = mock.patch.object(choose, "BLOCK_ELEMENTS", 1)
 """Blocks of 16 queries, in training of 64."""
-NO_TABLE_KEPT = mock.patch.object(kernels, "MOST_KEPT_ELEMENTS", 0)
+NO_TABLE_KEPT = mock.patch.object(choose, "MOST_KEPT_ELEMENTS", 0)
 NO_WEIGHTS_KEPT = mock.patch.object(blocked_attention, "KEPT_LENGTH", 0)
 """In training, as if every table were too large and every sequence a long one."""
 
@@ -175,8 +176,8 @@ def fused_kernel(subject: Subject) -> Iterator[Outcome]:
     for name in ["plain", *names] if subject.is_default else names:
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
         # no gradients.
-        alone = mock.patch.object(kernels, "_compiled_alone", lambda function: function)
-        pair_by_pair = mock.patch.object(scores, "MOST_FIXED", 0)
+        alone = mock.patch.object(flex, "_compiled_alone", lambda function: function)
+        pair_by_pair = mock.patch.object(flex, "MOST_FIXED", 0)
         with alone, pair_by_pair, torch.no_grad():
             (_, actual), (_, expected) = _in_layout(subject, "flex", name)
         yield within(farthest(actual, expected), 2 * EQUAL, f"flex, {name}:")

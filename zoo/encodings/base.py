@@ -60,6 +60,7 @@ class Encoding(nn.Module):
     option that cannot be, or cannot go with the size, raises ValueError there.
     """
 
+    # What it is.
     paper: ClassVar[str] = ""
     """Authors, year and number of the paper that defines it."""
     formula: ClassVar[str] = ""
@@ -70,41 +71,49 @@ class Encoding(nn.Module):
     schedule."""
     decoder: ClassVar[bool] = True
     encoder: ClassVar[bool] = True
+    replaces: ClassVar[tuple[str, ...]] = ()
+    """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
+    after_training: ClassVar[tuple[str, ...]] = ()
+    """Options that may be changed on a trained model: no parameter depends on them."""
+
+    # What it claims; the laws try it.
     relative: ClassVar[bool] = False
-    """Claims that moving all positions by the same amount changes nothing."""
+    """Moving all positions by the same amount changes nothing."""
     extrapolates: ClassVar[Literal["yes", "no", "policy"]] = "no"
     """Beyond the trained length. yes: published results claim that it works; no: it is defined there and no
     more is claimed; policy: it is not defined there, and an option chooses a substitute."""
     distance_only: ClassVar[bool] = False
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
     fused: ClassVar[bool] = True
-    """Its bias is arithmetic and indexing, point by point, so that a fused kernel can compute it."""
-    after_training: ClassVar[tuple[str, ...]] = ()
-    """Options that may be changed on a trained model: no parameter depends on them."""
-    replaces: ClassVar[tuple[str, ...]] = ()
-    """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
-    reads_positions: bool = True
-    """Whether it depends on position ids. False if the mask, or the rows, alone give the order."""
-    reads_tokens: bool = False
-    """`positions` takes the token ids too, as a third argument."""
-    integer_positions: bool = False
-    """It looks positions or distances up, or rounds them: only integers have a meaning and, if it is
-    absolute, none below 0."""
-    position_key: Hashable = None
-    """Instances in different layers with the same key, if it is not None, have the same positions:
-    `positions` is called on the first of them only."""
-    lacks_offset: bool = False
-    """Its scores leave out a number of each head, added to all its scores, which a softmax ignores."""
-    needs_offset: bool = True
-    """Whether its `weights`, if it overrides them, depend on such a number and do not learn it themselves."""
+    """The bias is arithmetic and indexing, point by point, so that a fused kernel can compute it."""
     rotation_is_final: bool = False
     """`rotate` of a query or key depends on its own position and features alone: while decoding, a key is
     rotated once."""
+    lacks_offset: bool = False
+    """Scores are defined up to a number per head, which a softmax ignores."""
+
+    # What it needs.
+    reads_positions: bool = True
+    """Position ids. False if the mask, or the rows, alone give the order."""
+    reads_tokens: bool = False
+    """Token ids, as a third argument of `positions`."""
+    integer_positions: bool = False
+    """Integer position ids and, if it is absolute, none below 0."""
+    needs_offset: bool = True
+    """Scores that are complete, if it overrides `weights`: these depend on a number per head, and do not
+    learn it themselves."""
+
+    # How it is stored.
+    per_layer: bool = False
+    """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
     """Own parameters that are the matrix of a linear map: they decay as the weights of `nn.Linear` do. Tables
     with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
-    per_layer: bool = False
-    """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
+
+    # Set by wrappers and by training.
+    position_key: Hashable = None
+    """Instances in different layers with the same key, if it is not None, have the same positions:
+    `positions` is called on the first of them only."""
     head_groups: tuple[int, ...] = ()
     """The numbers of heads that have an encoding each, where not all heads have the same."""
     seeds: Tensor | None = None
@@ -287,8 +296,8 @@ class Encoding(nn.Module):
     def output(self, out: Tensor, context: AttentionContext) -> Tensor:
         """Outputs of the heads [B,H,T,D] to those that are projected together. The width stays.
 
-        Features of the queries are in the rows of `context.features` from `context.query_offset` on. With
-        `reads_positions` the encoding takes no sink tokens, which a query sees from another position.
+        Features of the queries are `context.own(context.features)`. With `reads_positions` the encoding takes
+        no sink tokens, which a query sees from another position.
         """
         return out
 

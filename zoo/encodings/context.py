@@ -99,7 +99,7 @@ class AttentionContext:
         return replace(self, window=window, sinks=Sinks(keys, q_pos))
 
     def toward_sinks(self) -> AttentionContext:
-        """The same queries as they look at the sinks. Values of keys are computed anew."""
+        """The context of the sink keys: query positions count from the sinks, no cached key is reused."""
         return replace(self, q_pos=self.sinks.q_pos, consecutive=False, layer_cache=None)
 
     def queries(self, start: int, stop: int, all_keys: bool = False) -> AttentionContext:
@@ -243,7 +243,16 @@ class AttentionContext:
             stop = min(stop, self.query_offset + self.num_queries - 1 + self.window)
         return slice(start, stop)
 
-    def distances(self) -> Tensor:
+    def distance(self) -> Tensor:
+        """The position of each query minus that of each key: [T,S], or [B,1,T,S] where sequences differ."""
+        query, key = per_query_and_key(self.q_pos, self.k_pos)
+        return query - key
+
+    def own(self, x: Tensor, dim: int = 1) -> Tensor:
+        """The rows of the queries of a tensor with a row for each key, such as `features`."""
+        return x.narrow(dim, self.query_offset, self.num_queries)
+
+    def row_distances(self) -> Tensor:
         """Rows of queries less rows of keys, from the farthest key behind to the nearest or, not causal, the
         farthest ahead."""
         end = -1 if self.causal else self.query_offset - self.num_keys

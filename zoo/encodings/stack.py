@@ -83,12 +83,12 @@ class EncodingStack(nn.Module):
             self.slots.append(slot)
 
         for layer in range(size.num_layers):
-            _validate_combination(self.of_layer(self.slots, layer))
+            _validate_combination(self.instances_of_layer(self.slots, layer))
 
     def layer(self, index: int) -> LayerEncodings:
-        return LayerEncodings(self.of_layer(self.slots, index))
+        return LayerEncodings(self.instances_of_layer(self.slots, index))
 
-    def of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
+    def instances_of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
         """From one value for each instance (see `each`), those of the instances in a layer.
 
         Raises:
@@ -98,7 +98,7 @@ class EncodingStack(nn.Module):
             raise InputError(f"no layer {layer}: this model has layers 0 to {self.size.num_layers - 1}")
         return [slot[layer if len(slot) > 1 else 0] for slot in slots]
 
-    def each(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
+    def map_instances(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
         """make(encoding) for each instance of each encoding; once for those with the same key."""
         made: list[list[Made]] = []
         for slot in self.slots:
@@ -206,7 +206,7 @@ class EncodingStack(nn.Module):
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
-        return self.each(context_of)
+        return self.map_instances(context_of)
 
     def _check_length(self, length: int, cached: bool, documents: Tensor | None) -> None:
         limit = self.max_length
@@ -245,7 +245,7 @@ class EncodingStack(nn.Module):
             raise InputError(
                 f"{queries} queries of {keys} keys: from 1 query to {self.max_length or keys} keys"
             )
-        encodings = self.of_layer(self.slots, layer)
+        encodings = self.instances_of_layer(self.slots, layer)
         biased = [encoding for encoding in encodings if encoding.uses("bias")]
         if not biased:
             named = ", ".join(encoding.name for encoding in encodings)
@@ -327,6 +327,16 @@ class LayerEncodings:
     def rotates_by_position(self) -> bool:
         """Whether a rotation may depend on the positions of queries."""
         return any(self.encodings[i].reads_positions for i in self.rotating)
+
+    @property
+    def adds(self) -> bool:
+        """Whether anything is added to the products of queries and keys."""
+        return bool(self.biased or self.scored)
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
+        return bool(self.reshaped or self.weighing or self.valued)
 
     @property
     def reads_content(self) -> bool:

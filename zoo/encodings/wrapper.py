@@ -8,22 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
+from zoo.encodings.combined import COMBINED
 from zoo.encodings.context import AttentionContext
 
-FOLLOWED = (
-    "relative",
-    "extrapolates",
-    "distance_only",
-    "fused",
-    "reads_positions",
-    "reads_tokens",
-    "integer_positions",
-    "position_key",
-    "lacks_offset",
-    "needs_offset",
-    "per_layer",
-    "head_groups",
-)
+FOLLOWED = (*COMBINED, "reads_tokens", "position_key", "head_groups")
 """The attributes that a wrapper takes from what it wraps."""
 
 

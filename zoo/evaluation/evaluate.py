@@ -11,7 +11,8 @@ from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
-from zoo.evaluation.store import store
+from zoo.evaluation.protocols.protocol import build_protocol
+from zoo.evaluation.store import store, store_lines
 from zoo.launch.team import Team, join
 from zoo.runs.load import LoadedRun
 
@@ -88,5 +89,7 @@ def evaluate_run(
         try:
             if team is None or team.rank == 0:
                 store(run.folder, [one])
+                protocol = build_protocol(one.protocol, run.task.recipe.evaluate)
+                store_lines(run.folder, one, protocol.lines(run.task, source, one))
         finally:
             yield one  # also where the disk is full

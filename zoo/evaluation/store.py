@@ -2,6 +2,7 @@
 
 evaluation/
   measurements/PROTOCOL-DIGEST.json   a measurement, with the scores of each document or example
+  measurements/PROTOCOL-DIGEST-LENGTH.jsonl   its examples at a length, where they are kept
   lengths.json                        the rows of all measurements
   lengths.csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.evaluate)
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 from pydantic import ValidationError
@@ -61,7 +63,18 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
                 atomic_write(folder / MEASUREMENTS / one.file_name, text)
         for name in {one.file_name for one in stored} - {one.file_name for one in current}:
             (folder / MEASUREMENTS / name).unlink(missing_ok=True)
+        for one in (one for one in stored if one not in valid):
+            for path in (folder / MEASUREMENTS).glob(f"{Path(one.file_name).stem}-*.jsonl"):
+                path.unlink(missing_ok=True)
         atomic_write(folder / RESULTS, rows + "\n")
+
+
+def store_lines(folder: Path, one: Measurement, lines: Iterable[dict[str, Any]]) -> None:
+    """Write lines beside a measurement of one length as JSON Lines; no file where there are none."""
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    if text:
+        name = f"{Path(one.file_name).stem}-{one.rows[0].length}.jsonl"
+        atomic_write(folder / MEASUREMENTS / name, text)
 
 
 def locked(folder: Path) -> FileLock:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
-from zoo.models.kernels import attend, attention_weights
 from zoo.models.logit_scale import LogitScale, logit_scale_of
+from zoo.models.plans.choose import attend
+from zoo.models.plans.reference import attention_weights
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
 

@@ -18,7 +18,7 @@ from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, hint
 from zoo.models.attention import encoded
 from zoo.models.cache import Cache
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.recipe.encoding import check_encoding, encodings_in
 from zoo.recipe.tree import dotted
 
@@ -169,7 +169,7 @@ class StandaloneEncoding(nn.Module):
         shared: dict = {}
         contexts = [
             replace(context, window=window, shared=shared)
-            for context in self.stack.of_layer(self._begun(batch, length, q_BHTD.device), layer)
+            for context in self.stack.instances_of_layer(self._begun(batch, length, q_BHTD.device), layer)
         ]
         cache = None if self._cache is None else self._cache.layers[layer]
         q_BHTD, k_BHSD, v_BHSD, scores = encoded(q_BHTD, k_BGTD, v_BGTD, x, encodings, contexts, cache)

@@ -281,7 +281,7 @@ class Transformer(nn.Module):
             entering.append(x_BTE)
             layer = self.encoding.layer(index)
             past_layer = None if cache is None else cache.layers[index]
-            layer_contexts = self.encoding.of_layer(in_windows[self.windows[index]], index)
+            layer_contexts = self.encoding.instances_of_layer(in_windows[self.windows[index]], index)
             if self.checkpointing and cache is None and torch.is_grad_enabled():
                 x_BTE = checkpoint(_by_itself, block, x_BTE, layer, layer_contexts, use_reentrant=False)
             else:

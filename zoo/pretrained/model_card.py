@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from jinja2 import Environment, PackageLoader
 
+from zoo.pretrained.options import called
 from zoo.runs.code_source import code_sources, packages
 
 PACKAGE = "positional-encoding-zoo"
@@ -52,89 +54,31 @@ def model_card(
         curves: the tables of its evaluation, Markdown; None where it was not evaluated.
         exported: the result of its export.
     """
-    loaded_by, architecture = exported.loaded_by, exported.architecture
-    model, data = recipe["model"], recipe["data"]
-    encoding = _encoding_name(model["encoding"])
+    loaded_by, model, encoding = exported.loaded_by, recipe["model"], called(recipe["model"]["encoding"])
+    library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
     causal = model["kind"] == "decoder"
     metadata: dict[str, Any] = {
-        "library_name": "transformers" if "from_pretrained" in loaded_by else PACKAGE,
+        "library_name": PACKAGE if library == "zoo" else library,
         "tags": [PACKAGE, "positional-encoding", encoding],
     }
     if causal or "MaskedLM" in loaded_by:
         metadata["pipeline_tag"] = "text-generation" if causal else "fill-mask"
     # The data in the recipe of an imported model are its evaluation data.
     imported = card.get("imported") or {}
-    if data["name"] in HUB_DATASETS and not imported:
-        metadata["datasets"] = [HUB_DATASETS[data["name"]]]
-    facts = {
-        "model": f"{model['kind']}, {model['num_layers']} layers of width {model['d_model']}, "
-        f"{model['num_heads']} heads" + (f", written as a {architecture}" if architecture else ""),
-        "positional encoding": f"`{_in_one_line(model['encoding'])}`",
-        "parameters": _parameters(card.get("parameters")),
-        "imported from": f"{imported['from']} ({imported['architecture']})" if imported else "",
-        "data": "unknown" if imported else data["name"],
-        "trained length": f"{data['sequence_length']:,} tokens",
-        "length for other tools": f"{exported.tokens:,} tokens" if exported.tokens else "",
-        "read by": exported.read_by,
-        "tokens seen": _number(card.get("tokens_seen")),
-        "optimizer steps": "unknown" if imported else _number(card.get("steps")),
-        "seed": "" if imported else str(recipe["seed"]),
-        "changed after training": ", ".join(
-            f"`{key}={value}`" for key, value in (card.get("changed_after_training") or {}).items()
-        ),
-        "corpus, tokenizer (sha256)": ", ".join(
-            f"`{card['fingerprint'][key][:12]}`"
-            for key in ("corpus", "tokenizer")
-            if (card.get("fingerprint") or {}).get(key)
-        ),
-        "commit of the zoo": f"`{card['git_commit']}`" if card.get("git_commit") else "",
+    if (data := HUB_DATASETS.get(recipe["data"]["name"])) and not imported:
+        metadata["datasets"] = [data]
+    needs_zoo = library == "zoo" or "trust_remote_code" in loaded_by
+    # One level deeper than in the run's own report, whose title says nothing new here.
+    body = re.sub("^##", "###", re.sub("^# .*\n", "", curves or "", flags=re.M).strip(), flags=re.M)
+    environment = Environment(loader=PackageLoader("zoo.pretrained", "."), keep_trailing_newline=True)
+    environment.filters |= {
+        "code": "`{}`".format,
+        "in_one_line": lambda value: yaml.safe_dump(value, default_flow_style=True, width=10**6).strip(),
+        "number": lambda value: "unknown" if value is None else f"{value:,}",
     }
-    rows = "\n".join(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value)
-    library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
-    first = "import zoo" if library == "zoo" else f"from transformers import {loaded_by.split('.')[0]}"
-    made = "imported into" if imported else "trained with"
-    parts = [
-        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---",
-        f"# {recipe['name']}",
-        f"A transformer {model['kind']} with the positional encoding {encoding}, {made} the "
-        "positional-encoding zoo.",
-        f"| | |\n|---|---|\n{rows}",
-        f"```python\n{first}\n\nmodel = {loaded_by}\n```",
-    ]
-    if "trust_remote_code" in loaded_by:
-        parts.append(
-            "`transformers` has no architecture that holds this model, so `modeling_zoo.py` imports the zoo."
-        )
-    if "trust_remote_code" in loaded_by or library == "zoo":
-        needed = " ".join([PACKAGE, *packages(code_sources(recipe))])
-        parts.append(f"Its code has to be installed: `pip install {needed}`.")
-    if exported.harness:
-        parts.append(
-            "To measure it beyond the length for other tools, lm-evaluation-harness needs `max_length`:\n\n"
-            f"```sh\n{exported.harness}\n```"
-        )
-    if curves:
-        # One level deeper than in the run's own report, whose title says nothing new here.
-        body = re.sub("^# .*\n", "", curves, flags=re.MULTILINE)
-        parts.append("## By length\n\n" + re.sub("^##", "###", body.strip(), flags=re.MULTILINE))
-    return "\n\n".join(parts) + "\n"
-
-
-def _encoding_name(encoding: Any) -> str:
-    return "+".join(map(_encoding_name, encoding)) if isinstance(encoding, list) else encoding["name"]
-
-
-def _in_one_line(value: Any) -> str:
-    return yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
-
-
-def _parameters(counts: dict[str, int] | None) -> str:
-    return f"{counts['total']:,}, {counts['positional']:,} of them positional" if counts else "unknown"
-
-
-def _number(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return environment.get_template("model_card.md.j2").render(
+        recipe=recipe, model=model, encoding=encoding, imported=imported, exported=exported, library=library,
+        card={"tokens_seen": None, "steps": None, **card}, curves=body,
+        metadata=yaml.safe_dump(metadata, sort_keys=False),
+        packages=" ".join([PACKAGE, *packages(code_sources(recipe))]) if needs_zoo else "",
+    )  # fmt: skip

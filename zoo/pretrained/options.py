@@ -363,7 +363,9 @@ def only(name: str, **wanted: Iterable[Any]) -> Callable[[Model], str | None]:
     return fault
 
 
-ROTARY: dict[str, Any] = {"layout": ("half",), "scaling": EQUAL_SCALINGS, "proportion": (1.0,)}
+ROTARY: dict[str, Any] = {
+    "layout": ("half",), "scaling": EQUAL_SCALINGS, "proportion": (1.0,), "imaginary": (False,)
+}  # fmt: skip
 WHOLE_ROPE, PARTIAL_ROPE = only("rope", **ROTARY, partial=(1.0,)), only("rope", **ROTARY)
 ROPE_OF_TYPE = only("rope", **ROTARY, partial=(1.0,), truncate=(True,))
 """In a section for a type of layers `transformers` does not read `truncate`."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, collect, nearest, shorten
 from zoo.recipe.encoding import keep_trained_options
-from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
+from zoo.recipe.rules import not_for_training
 from zoo.recipe.schema import LONGEST_NAME, Recipe
 from zoo.recipe.tree import (
     NAMED,
@@ -54,7 +54,7 @@ def read_recipe(path: str | Path, sets: Sets = ()) -> Recipe:
 def read_located(path: str | Path, sets: Sets = ()) -> tuple[Recipe, Tree]:
     """The recipe of `read_recipe`, and its tree with the location of every key."""
     tree = read_tree(Path(path), sets)
-    return validate(tree, (*RULES, *FOR_TRAINING)), tree
+    return validate(tree, training=True), tree
 
 
 def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sets = ()) -> Recipe:
@@ -105,8 +105,8 @@ def dump_used(recipe: Recipe) -> str:
 
 def validate_trainable(recipe: Recipe) -> None:
     """Raises InputError for a recipe that is for evaluating a trained model only."""
-    if broken := broken_rules(recipe, FOR_TRAINING):
-        raise InputError([Problem(message, key=dotted(path)) for path, (message, _) in broken.items()])
+    if problems := [Problem(fault.message, fault.key) for fault in not_for_training(recipe)]:
+        raise InputError(problems)
 
 
 def read_tree(path: Path, sets: Sets) -> Tree:

@@ -56,11 +56,7 @@ class Tree:
         """An error with the location of each problem that names a key."""
 
         def place(one: Problem) -> str | None:
-            if one.key is None or one.where is not None:
-                return one.where
-            return self.location(
-                tuple(int(part) if part.isdecimal() else part for part in one.key.split("."))
-            )
+            return self.location(key_path(one.key)) if one.key and one.where is None else one.where
 
         return InputError(replace(one, where=place(one)) for one in error.problems)
 
@@ -117,6 +113,11 @@ def is_from_command_line(where: str | None) -> bool:
 def dotted(path: Iterable[str | int]) -> str:
     """A key path as in a recipe: `model.encoding.0.name`."""
     return ".".join(map(str, path))
+
+
+def key_path(key: str) -> KeyPath:
+    """The key path of a dotted key."""
+    return tuple(int(part) if part.isdecimal() else part for part in key.split("."))
 
 
 def describe_value(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,18 +12,18 @@ from zoo import registry
 from zoo.errors import InputError, Problem
 from zoo.recipe.encoding import ENCODING, check_encoding
 from zoo.recipe.error_messages import Faults, explain_validation_error
-from zoo.recipe.rules import RULES, Rule, broken_rules
+from zoo.recipe.rules import broken_rules, not_for_training
 from zoo.recipe.schema import SCALES, Recipe, section_class
 from zoo.recipe.sections import NAMES, DuringConfig, name_in, usual_task
-from zoo.recipe.trainer import OWNED
-from zoo.recipe.tree import KeyPath, Tree, is_from_command_line
+from zoo.recipe.trainer import OWNED, lightning_class
+from zoo.recipe.tree import KeyPath, Tree, is_from_command_line, key_path
 
 LENGTH_FACTORS = (1, 2, 4)
 """The lengths of evaluation by default, as multiples of the trained length."""
 
 
-def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
-    """The recipe of a tree.
+def validate(tree: Tree, training: bool = False) -> Recipe:
+    """The recipe of a tree, which is to be trained or for a trained model.
 
     Raises:
         InputError: every problem of the first stage that has any: plugins, which may define names and
@@ -34,7 +34,12 @@ def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
     _fill_in(values)
     _raise(tree.problem(*fault) for fault in _name_faults(values).items())
     recipe = _parsed(tree, values)
-    _raise(tree.problem(path, *fault) for path, fault in broken_rules(recipe, rules).items())
+    broken = [*broken_rules(recipe), *(not_for_training(recipe) if training else ())]
+    first = {fault.key: fault for fault in reversed(broken)}  # of several at a key
+    _raise(
+        tree.problem(key_path(key), fault.message, map(key_path, fault.involved))
+        for key, fault in first.items()
+    )
     return recipe
 
 
@@ -116,6 +121,7 @@ def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
     for name in Recipe.model_fields:
         if owner := section_class(name, values.get(name)):
             keys[(name,)] = [*owner.model_fields]
+    keys["trainer",] = [*lightning_class().model_fields]
     scale = _as(dict, _as(dict, values.get("model")).get("logit_scale"))
     if scale.get("name") in [*SCALES]:
         keys["model", "logit_scale"] = [*SCALES[scale["name"]].model_fields]

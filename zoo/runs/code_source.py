@@ -15,6 +15,7 @@ from typing import Any
 from zoo import registry
 from zoo.launch.ranks import is_first_process
 from zoo.recipe.encoding import encodings_in
+from zoo.recipe.sections import NAMES
 
 Source = dict[str, Any]
 """{"name", "sha256" of its file or of its package, and "file" or "package" with "version"}, all text; and the
@@ -28,14 +29,12 @@ def encoding_sources(encoding: Any) -> list[Source]:
 
 def code_sources(recipe: dict[str, Any]) -> list[Source]:
     """The sources of all that a resolved recipe names, the zoo's own left out."""
-    return [
-        *encoding_sources(recipe["model"]["encoding"]),
-        *_sources("dataset", [recipe["data"]["name"]]),
-        *_sources("task", [recipe["task"]["name"]]),
-        *_sources("optimizer", [recipe["optimizer"]["name"]]),
-        *_sources("schedule", [recipe["optimizer"]["schedule"]]),
-        *_sources("protocol", recipe["evaluate"]["protocols"] or ()),
-    ]
+    sources = encoding_sources(recipe["model"]["encoding"])
+    for section, keys in NAMES.items():
+        for key, kind in keys.items():
+            names = recipe[section][key] or ()
+            sources += _sources(kind.kind, [names] if isinstance(names, str) else names)
+    return sources
 
 
 def recorded_sources(card: dict[str, Any] | None) -> list[Source]:

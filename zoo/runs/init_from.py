@@ -12,6 +12,7 @@ from torch import Tensor
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
+from zoo.recipe.diff import may_change_after_training
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.checkpoint_file import find_checkpoint, read_checkpoint
 from zoo.tasks.task import Task
@@ -19,11 +20,8 @@ from zoo.tasks.task import Task
 KEY = "init_from"
 ENCODING = "model.encoding."
 """Prefix of the names of an encoding's parameters and buffers."""
-SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
-           "norm_eps", "norm_bias", "norm_position", "first_norm", "embedding_scale", "embedding_norm",
-           "activation", "bias", "parallel_residual", "attention_scale", "qk_norm", "tie_embeddings",
-           "head_transform", "unembedding_scale", "output_gate", "kv_shift", "head_norm")  # fmt: skip
-"""Keys of `model` that decide the weights and their meaning."""
+OWN = ("model.encoding", "model.dropout", "model.init_std")
+"""Keys of `model` that a run may have of its own, besides those that may change after training."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,11 @@ def read_init_from(recipe: Recipe) -> Origin:
     # A checkpoint that is older than a key has its default.
     defaults = {key: field.default for key, field in type(recipe.model).model_fields.items()}
     before = defaults | settings["recipe"]["model"]
+    may = (*OWN, *may_change_after_training())
     problems = [
-        f"model.{key} is {before[key]} there and {now[key]} here"
-        for key in SHAPING
-        if before[key] != now[key]
+        f"model.{key} is {before[key]} there and {value} here"
+        for key, value in now.items()
+        if before[key] != value and f"model.{key}" not in may
     ]
     if problems:
         raise InputError(Problem(f"{path} holds another model: {'; '.join(problems)}", key=KEY))

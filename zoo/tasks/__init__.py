@@ -67,10 +67,9 @@ def build_encoding(recipe: Recipe) -> EncodingStack:
         fault = f"{length} tokens, but the encoding ends at {stack.max_length}"
         raise InputError(Problem(fault, key="data.sequence_length"))
     if model.kernel not in ("auto", "reference"):
-        from zoo.models.kernels import cannot_compute
-        from zoo.models.scores import ScoreTerms
+        from zoo.models.plans.choose import cannot_compute
 
         for view in map(stack.layer, range(model.num_layers)):
-            if fault := cannot_compute(model.kernel, ScoreTerms(view, [None] * len(view.encodings))):
+            if fault := cannot_compute(model.kernel, view):
                 raise InputError(Problem(fault, key="model.kernel"))
     return stack

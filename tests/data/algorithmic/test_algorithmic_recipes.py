@@ -63,18 +63,3 @@ def test_lengths_at_which_nothing_fits_are_all_reported():
 def test_fewer_keys_than_pairs_are_reported_at_their_key():
     with pytest.raises(InputError, match=r"data\.num_keys: 7 keys are too few for 8 pairs"):
         recipe("associative_recall", "data.num_keys=7")
-
-
-def test_wrong_options_are_reported_at_their_key():
-    for key, value in (
-        ("num_symbols", 1),
-        ("num_symbols", 2.5),
-        ("num_letters", 3),
-    ):
-        with pytest.raises(InputError, match=rf"data\.{key}: "):
-            recipe("copy", f"data.{key}={value}")
-
-
-def test_an_encoder_cannot_write_answers():
-    with pytest.raises(InputError, match=r"task: "):
-        recipe("copy", "model.kind=encoder", "task=answering")

@@ -2,11 +2,9 @@
 
 from collections import Counter
 
-import pytest
 import torch
 
 from zoo.data.questions.answers import Answers
-from zoo.errors import InputError
 
 LENGTH = 48
 
@@ -14,10 +12,6 @@ LENGTH = 48
 def answers(named, length=LENGTH, size=64, seed=0, split="train", sizes="all"):
     name, task = named
     return Answers(task, name, length, size, seed=seed, split=split, sizes=sizes)
-
-
-def rows(dataset):
-    return {tuple(row) for row in dataset.batch(range(len(dataset)))["tokens"].tolist()}
 
 
 def test_tokens_and_targets_stand_where_a_loop_puts_them(usual):
@@ -56,23 +50,3 @@ def test_evaluation_has_the_largest_size_that_fits_and_no_other(tasks):
             largest = max(size for size in range(task.smallest, length + 1) if task.tokens(size) <= length)
             assert {len(dataset.example(index)[0]) - 2 for index in range(64)} == {task.lengths(largest)[0]}
             assert dataset.batch(range(64))["tokens"].shape == (64, length)
-
-
-def test_no_example_of_a_split_is_drawn_for_another(tasks):
-    """Long examples never come out the same by chance."""
-    for named in tasks:
-        splits = [
-            rows(answers(named, 256, 200, seed, split, "largest"))
-            for seed, split in ((0, "train"), (1, "train"), (0, "valid"), (0, "test"))
-        ]
-        assert len(set.union(*splits)) == 800
-
-
-def test_too_short_a_length_is_reported_with_the_least(tasks):
-    for named in tasks:
-        name, task = named
-        least = task.tokens(task.smallest)
-        answers(named, least)
-        for length in (1, least - 1):
-            with pytest.raises(InputError, match=rf"{length} tokens? .* {name}, .* at least {least}"):
-                answers(named, length)

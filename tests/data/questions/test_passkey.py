@@ -10,7 +10,6 @@ from tiny_recipes import tiny
 
 from zoo.data import open_data
 from zoo.errors import InputError
-from zoo.recipe import resolve
 
 SENTENCE = re.compile(r"\nThe pass key is (\d+)\. Remember it\.\n")
 
@@ -128,8 +127,3 @@ def test_the_fingerprint_tells_the_text_the_tokenizer_and_the_digits(source_of):
     assert plain["corpus"] != source_of("data.digits=6").fingerprint["corpus"]
     assert plain["corpus"] != source_of("data.words=310").fingerprint["corpus"]
     assert plain["tokenizer"] != source_of("data.vocab_size=410").fingerprint["tokenizer"]
-
-
-def test_too_few_digits_are_refused():
-    with pytest.raises(InputError, match=r"data\.digits"):
-        resolve({"data": {"name": "passkey", "digits": 4}})

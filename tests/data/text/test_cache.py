@@ -1,6 +1,5 @@
 """The token cache: built once, exact, shared by processes; damage and a changed text are reported."""
 
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from zoo import registry
 from zoo.data.text import Corpus, files, tokens
-from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
 
@@ -90,11 +88,9 @@ def test_the_fingerprint_is_that_of_documents_and_splits(tmp_path):
         return opened(tmp_path, texts=texts, identity=str(texts)).corpus
 
     seen = {
-        fingerprint(train=["ab", "c"]),
-        fingerprint(train=["a", "bc"]),
-        fingerprint(train=["abc"]),
+        fingerprint(train=["ab", "c"]), fingerprint(train=["a", "bc"]), fingerprint(train=["abc"]),
         fingerprint(train=["ab"], valid=["c"]),
-    }
+    }  # fmt: skip
     assert len(seen) == 4
     assert opened(tmp_path / "other").corpus == opened(tmp_path / "other", identity="b").corpus
 
@@ -180,36 +176,3 @@ def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
     if change == "changes":
         open_cache(open_corpus, 260, tmp_path / "cache")
-
-
-def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"data\.cache: .*--set data\.cache=FOLDER"):
-        opened(tmp_path / "file" / "cache")
-
-
-def build_slowly(root, barrier, results):
-    """In another process: build, and report whether this one learned the tokenizer."""
-    learn, learned = token_cache.train_tokenizer, []
-
-    def watched(*arguments):
-        learned.append(True)
-        return learn(*arguments)
-
-    token_cache.train_tokenizer = watched
-    barrier.wait()
-    cache = opened(root)
-    results.put((len(learned), cache.folder, cache.streams["train"][:].tolist()))
-
-
-def test_two_builders_at_once_make_one_cache(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(2), context.Queue()
-    both = [context.Process(target=build_slowly, args=(tmp_path, barrier, results)) for _ in range(2)]
-    for process in both:
-        process.start()
-    built = [results.get(timeout=60) for _ in both]
-    for process in both:
-        process.join()
-    assert sum(learned for learned, _, _ in built) == 1
-    assert built[0][1:] == built[1][1:]

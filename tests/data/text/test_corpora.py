@@ -162,13 +162,10 @@ class TestPlainText:
         with pytest.raises(InputError, match=r"b\.txt: byte 7 \(0xef\) is not UTF-8"):
             self.splits(tmp_path)
 
-    @pytest.mark.parametrize(
-        "texts, message",
-        [
-            ({}, "no text file"),
-            ({"a.txt": "same", "b.txt": "same"}, r"only one document.*<\|endoftext\|>"),
-        ],
-    )
+    @pytest.mark.parametrize("texts, message", [
+        ({}, "no text file"),
+        ({"a.txt": "same", "b.txt": "same"}, r"only one document.*<\|endoftext\|>"),
+    ])  # fmt: skip
     def test_too_few_documents_are_refused(self, tmp_path, texts, message):
         with pytest.raises(InputError, match=message):
             self.splits(self.write(tmp_path, texts))

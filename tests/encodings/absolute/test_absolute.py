@@ -38,12 +38,6 @@ def test_token_vectors_are_scaled(size_of):
         torch.testing.assert_close(encoding.embed(x, pos)[0], x[0] * factor + rows(encoding, pos))
 
 
-def test_sinusoidal_takes_positions_between_integers(size_of):
-    encoding = Sinusoidal(size_of())
-    between = rows(encoding, torch.tensor([2.5]))[0]
-    assert between[0].item() == pytest.approx(math.sin(2.5), abs=1e-6)
-
-
 def test_learned_is_a_row_of_its_table(size_of, agree):
     for beyond in ("error", "clamp", "interpolate"):
         encoding, x = Learned(size_of(length=16), beyond=beyond), torch.randn(2, 16, E)
@@ -75,9 +69,3 @@ def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
     model = model_of({"name": "learned", "table_length": 24}, length=16)
     assert model.encoding.max_length == 24
     assert model(tokens(1, 24)).isfinite().all()
-
-
-def test_without_positions_an_encoder_knows_no_order(model_of, tokens):
-    model, row = model_of("none", "encoder"), tokens(1, 10)
-    order = torch.randperm(10)
-    torch.testing.assert_close(model(row[:, order]), model(row)[:, order], rtol=0, atol=1e-5)

@@ -62,12 +62,3 @@ def test_gradients_are_finite_where_the_distance_is_0(size_of):
         table.sum().backward()
         assert all(p.grad.isfinite().all() and (p.grad != 0).any() for p in (encoding.beta, encoding.alpha))
         assert encoding.mu.grad.isfinite().all()
-
-
-def test_all_layers_share_the_numbers_of_a_head(model_of):
-    def shapes(location):
-        model = model_of({"name": "bam", "location": location}, num_layers=3)
-        return {n.rsplit(".")[-1]: tuple(p.shape) for n, p in model.named_parameters() if "encoding." in n}
-
-    assert shapes(False) == {"beta": (HEADS,), "alpha": (HEADS,)}
-    assert shapes(True) == {"beta": (HEADS,), "alpha": (HEADS,), "mu": (HEADS,)}

@@ -86,16 +86,6 @@ PLACES = {
 }
 
 
-def test_the_bias_depends_on_the_distance_at_any_positions(size_of):
-    for pos in PLACES.values():
-        encoding = DynamicPositionBias(size_of(causal=False))
-        table = encoding.bias_table(AttentionContext(pos[..., 4:], pos, 4, causal=False), HEADS)
-        assert table.shape == (*pos.shape[:-1], HEADS, LENGTH - 4, LENGTH)
-        distance = pos[..., 4:, None] - pos[..., None, :]
-        expected = encoding.at(distance.float()).movedim(-1, -3)
-        torch.testing.assert_close(table, expected, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("place", "distances"), [("moved", 2 * LENGTH - 1), ("a batch", 2 * LENGTH - 1), ("between", LENGTH**2)]
 )
@@ -109,9 +99,3 @@ def test_the_network_runs_once_for_each_distance(place, distances, size_of, monk
     if place == "moved":
         encoding.bias_table(AttentionContext(pos, pos, causal=False, consecutive=True), HEADS)
         assert seen == [distances] * 2
-
-
-def test_one_network_of_a_quarter_of_the_model_width_serves_all_layers(model_of):
-    model = model_of("dpb", num_layers=3)
-    shapes = [tuple(p.shape) for n, p in model.named_parameters() if n.startswith("encoding.")]
-    assert shapes == [(12, 1), (12,), (12, 12), (12,), (HEADS, 12)]

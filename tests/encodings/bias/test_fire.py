@@ -43,11 +43,9 @@ def of_all_units(encoding, context):
     return bias.squeeze(1) if bias.dim() == 5 else bias
 
 
-@pytest.mark.parametrize(
-    ("threshold", "learned"),
-    [(5.0, False), (5.0, True), (512.0, True)],
-    ids=["beyond L", "beyond L, learned", "within L, learned"],
-)
+@pytest.mark.parametrize(("threshold", "learned"), [
+    (5.0, False), (5.0, True), (512.0, True),
+], ids=["beyond L", "beyond L, learned", "within L, learned"])  # fmt: skip
 def test_the_formula_of_the_paper(threshold, learned, size_of, agree):
     encoding = FIRE(size_of(), threshold=threshold)
     if learned:

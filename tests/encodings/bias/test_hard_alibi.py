@@ -27,13 +27,6 @@ def test_head_h_sees_the_last_h_plus_one_tokens(masked, causal, size_of, agree):
         agree(actual, expected, encoding="hard_alibi", against="a loop over the definition")
 
 
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_without_masked_heads_it_is_none(kind, model_of, tokens, agree):
-    row = tokens(2, 32)
-    got = model_of({"name": "hard_alibi", "masked": 0}, kind)(row)
-    agree(got, model_of("none", kind)(row), encoding="hard_alibi", against="none, no head masked")
-
-
 def test_half_of_the_heads_are_masked_by_default(size_of):
     farthest = HardALiBi(size_of(d_model=64, num_heads=16)).farthest
     assert farthest.tolist() == [*range(8), *[math.inf] * 8]

@@ -77,26 +77,3 @@ def test_parameters_stay_in_the_domain_of_the_kernel(kernel, size_of):
         encoding.zero_grad()
         table_of(encoding, 4).sum().backward()
         assert all(p.grad.isfinite().all() and (p.grad != 0).all() for p in encoding.parameters())
-
-
-@KERNELS
-def test_it_tends_to_none_as_r1_tends_to_0(kernel, model_of, tokens, agree):
-    plain = model_of("none")
-    none = plain(tokens(2, 16))
-    before = torch.inf
-    for r1 in (1.0, 1e-2, 1e-4, 1e-7):
-        model = model_of({"name": "kerple", "kernel": kernel})
-        model.load_state_dict(plain.state_dict(), strict=False)
-        with torch.no_grad():
-            model.encoding.slots[0][0].free_r1.fill_(math.log(math.expm1(r1)))
-        logits = model(tokens(2, 16))
-        difference = (logits - none).abs().max()
-        assert difference < before
-        before = difference
-    agree(logits, none, encoding="kerple", against="none, as r1 tends to 0")
-
-
-def test_all_layers_share_two_numbers_a_head(model_of):
-    model = model_of("kerple", num_layers=3)
-    shapes = [tuple(p.shape) for n, p in model.named_parameters() if n.startswith("encoding.")]
-    assert shapes == [(HEADS,), (HEADS,)]

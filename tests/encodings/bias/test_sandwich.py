@@ -34,13 +34,3 @@ def test_the_formula_of_the_paper(causal, heads, dim, size_of, agree):
             AttentionContext(pos, pos, causal=causal, consecutive=consecutive), heads
         )
         agree(actual, expected, encoding="sandwich", against="loop over the formula of the paper")
-
-
-def test_attention_is_that_of_the_published_formula(size_of, agree):
-    pos = torch.arange(LENGTH)
-    scores = torch.randn(8, LENGTH, LENGTH)
-    bias = Sandwich(size_of(num_heads=8)).bias_table(AttentionContext(pos, pos, consecutive=True), 8)
-    expected = (scores.double() + published(8, LENGTH, 128)).softmax(-1).float()
-    agree(
-        (scores + bias).softmax(-1), expected, encoding="sandwich", against="attention weights of the paper"
-    )

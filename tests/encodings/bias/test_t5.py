@@ -53,10 +53,3 @@ def test_the_bias_starts_alike_at_every_gain(size_of):
         tables.append(T5Bias(size_of(), gain=gain).bias_table(context, 6))
     torch.testing.assert_close(tables[0], tables[1])
     torch.testing.assert_close(tables[0], tables[2])
-
-
-def test_one_table_serves_all_layers(model_of):
-    model = model_of("t5", num_layers=3)
-    assert [name for name, _ in model.named_parameters() if "encoding" in name] == [
-        "encoding.slots.0.0.table"
-    ]

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from zoo.encodings.content.deberta import DeBERTa, log_buckets
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 70, 8
@@ -34,19 +34,10 @@ def test_buckets_are_those_of_deberta(published):
         assert expected[-1] == buckets - 1
 
 
-@pytest.mark.parametrize(
-    ("buckets", "far", "terms", "causal"),
-    [
-        (8, 20, "both", True),
-        (8, 20, "c2p", False),
-        (8, T, "both", False),
-        (8, T, "p2c", True),
-        (256, 512, "both", True),
-        (256, 512, "p2c", False),
-        (None, 11, "c2p", True),
-        (None, 11, "both", False),
-    ],
-)
+@pytest.mark.parametrize(("buckets", "far", "terms", "causal"), [
+    (8, 20, "both", True), (8, 20, "c2p", False), (8, T, "both", False), (8, T, "p2c", True),
+    (256, 512, "both", True), (256, 512, "p2c", False), (None, 11, "c2p", True), (None, 11, "both", False),
+])  # fmt: skip
 def test_attention_is_that_of_deberta(buckets, far, terms, causal, size_of, published, agree):
     """That of `transformers`; with buckets, and beyond the farthest, at the distances of Microsoft's code."""
     options = {"position_buckets": buckets, "max_distance": far, "terms": terms}

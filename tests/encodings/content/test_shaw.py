@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.content.shaw import Shaw
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D, FAR = 2, 3, 9, 8, 3
@@ -48,14 +48,3 @@ def test_the_equations_of_the_paper(causal, values, padded, size_of, agree):
     # The output of a padded query is undefined.
     real = keep[:, None, :, None]
     agree(got * real, expected * real, encoding="shaw", against="formula: equations 3 to 5, by a loop")
-
-
-def test_each_layer_has_its_own_tables_which_its_heads_share(model_of):
-    tables = [
-        (name, tuple(p.shape))
-        for name, p in model_of("shaw").named_parameters()
-        if name.startswith("encoding")
-    ]
-    assert tables == [
-        (f"encoding.slots.0.{layer}.{table}", (33, 8)) for layer in range(2) for table in ("keys", "values")
-    ]

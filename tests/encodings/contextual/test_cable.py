@@ -1,15 +1,14 @@
-"""CABLE against a loop over its formula and, with constant steps, ALiBi; in a decoder and in an encoder."""
+"""CABLE against a loop over its formula, in a decoder and in an encoder."""
 
 import math
 
 import pytest
 import torch
 
-from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.cable import CABLE
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 13, 8
@@ -37,15 +36,10 @@ def with_large_weights(encoding):
     return encoding
 
 
-@pytest.mark.parametrize(
-    ("causal", "weighted", "step", "positive"),
-    [
-        (True, True, "softplus", softplus),
-        (True, False, "relu", relu),
-        (False, True, "relu", relu),
-        (False, False, "softplus", softplus),
-    ],
-)
+@pytest.mark.parametrize(("causal", "weighted", "step", "positive"), [
+    (True, True, "softplus", softplus), (True, False, "relu", relu), (False, True, "relu", relu),
+    (False, False, "softplus", softplus),
+])  # fmt: skip
 def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive, size_of, agree):
     cable = with_large_weights(CABLE(size_of(causal=causal), weighted=weighted, step=step))
     x = torch.randn(B, T, E)
@@ -67,15 +61,12 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
     agree(got.tril() if causal else got, expected, encoding="cable", against=against)
 
 
-@pytest.mark.parametrize(
-    ("scale", "divisor", "against"),
-    [
-        (None, 1.0, "attention of the authors' src/Cable.py, by a loop"),
-        ("none", 1.0, "attention of the authors' src/Cable.py, by a loop"),
-        ("model", math.sqrt(E), "attention of the authors' notebook, by a loop"),
-        ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
-    ],
-)
+@pytest.mark.parametrize(("scale", "divisor", "against"), [
+    (None, 1.0, "attention of the authors' src/Cable.py, by a loop"),
+    ("none", 1.0, "attention of the authors' src/Cable.py, by a loop"),
+    ("model", math.sqrt(E), "attention of the authors' notebook, by a loop"),
+    ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
+])  # fmt: skip
 @pytest.mark.parametrize("attention_scale", [None, 0.5])
 def test_the_divisor_of_the_products(scale, divisor, against, attention_scale, size_of, agree):
     """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released.
@@ -118,20 +109,3 @@ def test_it_starts_as_released(size_of):
     }
     assert 0.015 < cable.steps.weight.std() < 0.025
     assert not cable.steps.bias.any()
-
-
-@pytest.mark.parametrize(("causal", "weighted"), [(True, True), (False, False)])
-def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
-    """s_h = m_h everywhere and g = 1, so that the sum is m_h |i - j|."""
-    size = size_of(causal=causal)
-    alibi, cable = ALiBi(size), CABLE(size, weighted=weighted)
-    with torch.no_grad():
-        cable.steps.weight.zero_()
-        cable.steps.bias.copy_(torch.log(torch.expm1(alibi.slope)))
-        if weighted:
-            cable.gates.weight.zero_()
-            cable.gates.bias.fill_(math.log(math.e - 1))
-    pos = torch.arange(T)
-    expected = alibi.bias_table(AttentionContext(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
-    got = score_of(cable, torch.randn(B, T, E))
-    agree(got, expected, encoding="cable", against="identity: constant steps are alibi")

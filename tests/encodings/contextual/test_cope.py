@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.cope import CoPE
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D, ROWS = 2, 6, 13, 8, 6

@@ -11,7 +11,7 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual import dape as module
 from zoo.encodings.contextual.dape import SLOPE
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D, HIDDEN = 2, 4, 9, 6, 5
@@ -73,15 +73,11 @@ def by_the_formula(encoding, q, k, v, keep, bias_of):
     return z
 
 
-@pytest.mark.parametrize(
-    ("of", "bias_of", "padded", "against"),
-    [
-        ("alibi", alibi, 4, "a loop over A + B + MLP([A; B])"),
-        ("none", None, 0, "a loop over A + B + MLP([A; B])"),
-        (LEAKY_FIRE, fire_with_leaky_relu, 4, "a loop over A + B + MLP([A; B]), B of the authors' FIRE"),
-    ],
-    ids=["alibi", "none", "fire"],
-)
+@pytest.mark.parametrize(("of", "bias_of", "padded", "against"), [
+    ("alibi", alibi, 4, "a loop over A + B + MLP([A; B])"),
+    ("none", None, 0, "a loop over A + B + MLP([A; B])"),
+    (LEAKY_FIRE, fire_with_leaky_relu, 4, "a loop over A + B + MLP([A; B]), B of the authors' FIRE"),
+], ids=["alibi", "none", "fire"])  # fmt: skip
 def test_the_formula(of, bias_of, padded, against, size_of, agree):
     encoding = build_encoding(dape(of, hidden=HIDDEN), size_of(d_model=H * D, num_heads=H)).eval()
     with torch.no_grad():
@@ -97,32 +93,6 @@ def test_the_formula(of, bias_of, padded, against, size_of, agree):
         expected = by_the_formula(encoding, q, k, v, keep, bias_of)
     real = keep[:, None, :, None]
     agree(got * real, expected * real, encoding="dape", against=against)
-
-
-def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):
-    row = tokens(2, 12)
-    for of in ("alibi", "none"):
-        model, plain = model_of(dape(of)), model_of(of)
-        outside = {k: v for k, v in plain.state_dict().items() if not k.startswith("encoding.")}
-        assert model.load_state_dict(outside, strict=False).unexpected_keys == []
-        with torch.no_grad():
-            for layer in range(model.num_layers):
-                for parameter in model.encoding.layer(layer).encodings[0].outer.parameters():
-                    parameter.zero_()
-        agree(model(row), plain(row), encoding="dape", against="the bias itself, MLP of zeros")
-
-
-def test_each_layer_has_its_own_network(model_of):
-    shapes = {
-        name: tuple(parameter.shape)
-        for name, parameter in model_of(dape("t5", hidden=7)).named_parameters()
-        if name.startswith("encoding")
-    }
-    expected = {"of.table": (32, 6), "inner.weight": (7, 12), "inner.bias": (7,), "outer.weight": (6, 7)}
-    expected["outer.bias"] = (6,)
-    assert shapes == {
-        f"encoding.slots.0.{layer}.{name}": shape for layer in range(2) for name, shape in expected.items()
-    }
 
 
 def test_scores_far_away_stay_in_float32(size_of):

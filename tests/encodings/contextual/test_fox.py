@@ -1,11 +1,10 @@
-"""The forget gate against `x_transformers`, a loop over the formula and, with constant gates, ALiBi."""
+"""The forget gate against `x_transformers` and a loop over the formula."""
 
 import math
 
 import pytest
 import torch
 
-from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.fox import FoX
 
@@ -45,19 +44,6 @@ def test_the_data_dependent_alibi_of_x_transformers(fox, agree):
     theirs.to_forget_gates[0].load_state_dict(fox.gate.state_dict())
     x = torch.randn(B, T, E)
     agree(score_of(fox, x), theirs(x).detach(), encoding="fox", against="x_transformers DataDependentAlibi")
-
-
-def test_constant_gates_are_alibi(size_of, agree):
-    """log f_h = -m_h everywhere, so that the sum is -m_h (i - j)."""
-    alibi, fox = ALiBi(size_of()), FoX(size_of())
-    gate = torch.exp(-alibi.slope)
-    with torch.no_grad():
-        fox.gate.weight.zero_()
-        fox.gate.bias.copy_(torch.log(gate / (1 - gate)))
-    pos = torch.arange(T)
-    expected = alibi.bias_table(AttentionContext(pos, pos), H).expand(B, -1, -1, -1)
-    got = score_of(fox, torch.randn(B, T, E))
-    agree(got.tril(), expected.tril(), encoding="fox", against="identity: constant gates are alibi")
 
 
 def test_each_layer_has_its_own_gates_and_they_start_as_published(model_of):

@@ -1,11 +1,11 @@
-"""GRAPE-A against a loop over its formula and, with constant gates, ALiBi."""
+"""GRAPE-A against a loop over its formula."""
 
 import math
 
 import pytest
 import torch
 
-from zoo.encodings.bias.alibi import ALiBi, official_slopes
+from zoo.encodings.bias.alibi import official_slopes
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.grape_a import GrapeA
 
@@ -30,19 +30,6 @@ def test_the_slopes_that_query_and_key_choose(causal, size_of, agree):
         expected[b, h, i, j] = -abs(pos[b, i] - pos[b, j]) * slope * gates
     got = grape.score(q, k, AttentionContext(pos, pos, causal=causal)).detach()
     agree(got, expected.float(), encoding="grape_a", against="a loop over the formula", atol=3e-5)
-
-
-def test_constant_gates_are_alibi(size_of, agree):
-    """softplus(0) = ln 2 in the query and in the key, and softplus(omega) = 1 / (2 ln 2)."""
-    grape, pos = GrapeA(size_of()), torch.arange(T)
-    with torch.no_grad():
-        grape.u.zero_()
-        grape.v.zero_()
-        grape.omega.fill_(math.log(math.expm1(1 / math.log(4))))
-    context = AttentionContext(pos, pos)
-    got = grape.score(*torch.randn(2, B, H, T, D), context).detach()
-    expected = ALiBi(size_of()).bias_table(context, H).expand_as(got)
-    agree(got, expected, encoding="grape_a", against="identity: constant gates are alibi")
 
 
 def test_it_starts_as_published(size_of):

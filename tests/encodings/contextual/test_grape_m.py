@@ -1,4 +1,4 @@
-"""GRAPE-M against a loop that turns complex numbers and, with constant gates, RoPE."""
+"""GRAPE-M against a loop that turns complex numbers."""
 
 import cmath
 import math
@@ -8,7 +8,6 @@ import torch
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.contextual.grape_m import GrapeM
-from zoo.encodings.rotary.rope import RoPE
 
 B, H, T, D = 2, 6, 13, 8
 E = H * D
@@ -44,16 +43,6 @@ def test_pairs_turn_by_the_gates_between_key_and_query(per_head, size_of, agree)
     context = AttentionContext(pos, pos, features=grape.read(x), keep=keep)
     got = products(grape, q, k, context).masked_fill(~context.allowed(), 0.0)
     agree(got, expected.float(), encoding="grape_m", against="a loop that turns complex numbers")
-
-
-def test_constant_gates_are_rope(size_of, agree):
-    """Gates of 1/2 are positions at half the distance."""
-    grape, rope = GrapeM(size_of()), RoPE(size_of(), scaling="linear", factor=2.0)
-    torch.nn.init.zeros_(grape.gate.bias)
-    q, k, pos = *torch.randn(2, B, H, T, D), torch.arange(T)
-    got = products(grape, q, k, AttentionContext(pos, pos, features=grape.read(torch.randn(B, T, E))))
-    expected = products(rope, q, k, AttentionContext(pos, pos))
-    agree(got, expected, encoding="grape_m", against="identity: constant gates are rope")
 
 
 def test_it_starts_as_published(size_of):

@@ -11,7 +11,7 @@ from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, products_with_kept
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, D = 2, 6, 8
@@ -107,11 +107,10 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, with_large_weig
     agree(got.tril(), expected.tril(), encoding="path", against="formula: layer and scores, by a loop")
 
 
-@pytest.mark.parametrize(
-    ("scaled", "against"),
-    [(True, "PaTH-FoX: a token at a time, by a loop"), (False, "both formulas in a loop")],
-    ids=["as PaTH-FoX", "as FoX"],
-)
+@pytest.mark.parametrize(("scaled", "against"), [
+    (True, "PaTH-FoX: a token at a time, by a loop"),
+    (False, "both formulas in a loop"),
+], ids=["as PaTH-FoX", "as FoX"])  # fmt: skip
 def test_with_the_forget_gate(scaled, against, with_large_weights, size_of, agree):
     """PaTH-FoX adds the gates to the products before both are divided by sqrt(D), FoX after."""
     length = 40

@@ -1,4 +1,4 @@
-"""Wall against a loop over its formula and, with open gates, plain products; also where gates close."""
+"""Wall against a loop over its formula, also where gates close."""
 
 import math
 
@@ -37,13 +37,6 @@ def test_every_channel_passes_the_gates_between_key_and_query(size_of, agree):
                 expected[b, h, i, j] += (q[b, h, i, n] * k[b, h, j, n]).item() * open_to / math.sqrt(D)
     got = scores(wall, q, k, x, keep=keep).detach()
     agree(got, expected.float(), encoding="wall", against="a loop over the formula")
-
-
-def test_open_gates_are_plain_products(size_of, agree):
-    wall = wall_of(size_of(), weight=0.0, bias=200.0)
-    x, (q, k) = torch.randn(B, T, E), torch.randn(2, B, H, T, D)
-    expected = (q @ k.mT * D**-0.5).tril()
-    agree(scores(wall, q, k, x).detach(), expected, encoding="wall", against="identity: open gates are none")
 
 
 @pytest.mark.parametrize("rows", [1, 5, BLOCK + 45])

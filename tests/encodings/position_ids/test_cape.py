@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
 
@@ -86,13 +85,6 @@ def test_each_draw_is_uniform_within_its_bounds(size_of):
 def test_the_default_jitter_keeps_the_order_of_tokens(size_of):
     got = build_encoding(cape(), size_of()).train().positions(torch.arange(30), 500)
     assert (got.diff(dim=-1) >= 0).all()
-
-
-@pytest.mark.parametrize("of", ["sinusoidal", "rope", "alibi"])
-def test_outside_training_it_is_the_wrapped_encoding(of, model_of, tokens):
-    model, row = model_of(cape(of)), tokens(2, T)
-    assert torch.equal(model(row), model_of(of)(row))
-    torch.testing.assert_close(decoded(model, row, [5, 1, 4, 2]), model(row), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.stack import build_encoding
 
@@ -87,20 +86,3 @@ def test_each_document_is_cut_by_itself(size_of):
         part = got[row, start:stop].tolist()
         first, skip = split(part)
         assert part == by_chunks(stop - start, stop - start if first is None else first, skip)
-
-
-def test_outside_training_positions_are_plain(model_of, tokens, agree):
-    model, row = model_of(pose()), tokens(2, 24)
-    expected = model_of("rope")(row)
-    agree(model(row), expected, encoding="pose", against="plain positions, outside training")
-    torch.testing.assert_close(decoded(model, row, [7, 1, 16]), expected, rtol=0, atol=1e-5)
-
-
-def test_without_room_to_skip_it_is_plain(model_of, tokens):
-    model, row = model_of(pose(max_position=17), length=17).train(), tokens(2, 17)
-    torch.testing.assert_close(model(row), model_of("rope", length=17).train()(row), rtol=0, atol=1e-6)
-
-
-def test_a_table_with_a_row_for_every_position_is_enough(model_of):
-    table = {"name": "learned", "table_length": 30}
-    assert model_of(pose(table, max_position=30)).train()(torch.zeros(8, 17).long()).isfinite().all()

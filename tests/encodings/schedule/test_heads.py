@@ -9,25 +9,16 @@ from zoo.contract.causality import decoded
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 D = 8
 # A pair for each hook. Of several that decide how queries and keys are multiplied, each has its own heads.
 PAIRS = [
-    ["alibi", "none"],
-    ["rope", "alibi"],
-    ["path", "pope"],
-    ["path", "path"],
-    ["shaw", "rope"],
-    ["cable", "fox"],
-    ["cope", {"name": "dape", "of": "kerple"}],
-    ["deberta", "transformer_xl"],
-    ["dpb", "sandwich"],
-    ["rerope", "self_extend"],
-    ["entmax", "alibi"],
-    ["sink", "stick_breaking"],
-]
+    ["alibi", "none"], ["rope", "alibi"], ["path", "pope"], ["path", "path"], ["shaw", "rope"],
+    ["cable", "fox"], ["cope", {"name": "dape", "of": "kerple"}], ["deberta", "transformer_xl"],
+    ["dpb", "sandwich"], ["rerope", "self_extend"], ["entmax", "alibi"], ["sink", "stick_breaking"],
+]  # fmt: skip
 
 
 def heads(*of, counts=None):
@@ -71,30 +62,6 @@ def test_each_group_has_its_encoding_and_nothing_of_the_others(pair, counts, siz
     for got, expected in zip(*grads, strict=True):
         if expected is not None:
             agree(got, expected, encoding="heads", against="each encoding by itself on its heads")
-
-
-@pytest.mark.parametrize("of", ["alibi", "rope", "t5", "path", "fox", "shaw"])
-def test_one_group_of_all_heads_is_that_encoding(of, model_of, tokens):
-    row = tokens(2, 12)
-    torch.testing.assert_close(model_of(heads(of))(row), model_of(of)(row), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("counts", [None, [2, 4]])
-def test_nape_is_a_loop_over_its_formula(counts, size_of, agree):
-    """Softmax of q.k / sqrt(D) - (i - j) / h in the first heads, and without a bias in the others."""
-    encoding = build_encoding(
-        heads({"name": "alibi", "slopes": "harmonic"}, "none", counts=counts), size_of(width_of_head=D)
-    )
-    x, q, k, v = (one.double() for one in content())
-    expected = torch.zeros_like(v)
-    for h in range(6):
-        slope = 1 / (h + 1) if h < encoding.head_groups[0] else 0.0
-        for i in range(q.shape[2]):
-            logits = [(q[:, h, i] * k[:, h, j]).sum(-1) / D**0.5 - slope * (i - j) for j in range(i + 1)]
-            weights = torch.stack(logits, -1).softmax(-1)
-            expected[:, h, i] = (weights[..., None] * v[:, h, : i + 1]).sum(1)
-    out = attention_of(encoding, *(one.float() for one in (x, q, k, v)))
-    agree(out, expected.float(), encoding="heads", against="float64 loop over NAPE")
 
 
 def test_each_is_built_for_its_number_of_heads(size_of):
@@ -159,22 +126,18 @@ def test_it_claims_what_holds_in_every_head(size_of):
 # Within one another.
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        [heads("rope", "none"), heads("none", "alibi")],
-        [heads("fox", "none"), "rope"],
-        [heads("rope", "alibi"), "entmax"],
-        [heads("sink", "none"), "rope"],
-        heads("fire", "entmax"),
-        {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
-        heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
-        heads(heads("alibi", "none"), "rope", counts=[4, 2]),
-        {"name": "randomized", "of": heads("rope", "alibi")},
-        {"name": "dape", "of": heads("alibi", "none")},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("spec", [
+    [heads("rope", "none"), heads("none", "alibi")],
+    [heads("fox", "none"), "rope"],
+    [heads("rope", "alibi"), "entmax"],
+    [heads("sink", "none"), "rope"],
+    heads("fire", "entmax"),
+    {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
+    heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
+    heads(heads("alibi", "none"), "rope", counts=[4, 2]),
+    {"name": "randomized", "of": heads("rope", "alibi")},
+    {"name": "dape", "of": heads("alibi", "none")},
+], ids=str)  # fmt: skip
 def test_it_nests(spec, model_of, tokens):
     row = tokens(2, 12)
     model = model_of(spec)

@@ -40,7 +40,9 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         borrow(same, model)
         # One layer of the model that has this encoding everywhere, on the output of the layer before.
         contexts = same.encoding.contexts(*row.shape, row.device)
-        x = same.blocks[layer](x, same.encoding.layer(layer), same.encoding.of_layer(contexts, layer), None)
+        x = same.blocks[layer](
+            x, same.encoding.layer(layer), same.encoding.instances_of_layer(contexts, layer), None
+        )
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
 
@@ -94,17 +96,11 @@ def test_wrapped_by_another(model_of, tokens):
 def test_layers_of_one_entry_share_a_draw_and_those_of_others_have_their_own(model_of):
     drawn = {"name": "randomized", "of": "rope"}
     model = model_of(interleave(drawn, "none", drawn), num_layers=6).train()
-    places = model.encoding.each(lambda encoding: encoding.positions(torch.arange(12), 1).tolist())
-    rows = [model.encoding.of_layer(places, layer)[0] for layer in range(6)]
+    places = model.encoding.map_instances(lambda encoding: encoding.positions(torch.arange(12), 1).tolist())
+    rows = [model.encoding.instances_of_layer(places, layer)[0] for layer in range(6)]
     assert rows[0] == rows[3] and rows[2] == rows[5]
     assert rows[0] != rows[2]
     assert rows[1] == rows[4] == list(range(12))
-
-
-def test_nested_patterns(model_of):
-    stack = model_of(interleave("rope", interleave("alibi", "none")), num_layers=4).encoding
-    names = [stack.layer(layer).encodings[0].of for layer in range(4)]
-    assert [one.name for one in names] == ["rope", "interleave", "rope", "interleave"]
 
 
 # What cannot be.
@@ -135,20 +131,6 @@ def test_a_fault_in_a_pattern_is_reported_with_its_key(recipe):
     ):
         with pytest.raises(InputError, match=f"model.{problem}"):
             recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
-
-
-@pytest.mark.launch
-def test_a_fault_in_a_file_is_reported_with_its_line(zoo_command, here):
-    file = here / "text.yaml"
-    pattern = (
-        "encoding:\n    name: interleave\n    pattern:\n    - rope\n    - name: randomized\n      of: rpe"
-    )
-    text = file.read_text().replace("encoding: alibi", pattern)
-    file.write_text(text)
-    line = text.splitlines().index("      of: rpe") + 1
-    shown = zoo_command("show", "text.yaml")
-    assert shown.returncode != 0
-    assert f"text.yaml:{line}: model.encoding.pattern.1.of: no encoding 'rpe'" in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("wrapped", ["{name: dape, of: alibi}", "{name: randomized, of: xpos}"])

@@ -9,7 +9,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.encodings.weights.sink import Sink
-from zoo.models.kernels import attend
+from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 13, 8
@@ -58,9 +58,3 @@ def test_a_fixed_sink_is_the_softmax_off_by_one(size_of, agree):
     plain = torch.nn.functional.scaled_dot_product_attention(q, k, v)
     got = attend(q, k[:, :, 1:], v[:, :, 1:], terms(fixed, causal=False), D**-0.5)
     agree(got, plain, encoding="sink", against="softmax with a key of zeros, fixed")
-
-
-def test_a_low_sink_is_the_softmax(model_of, tokens):
-    specs = {"name": "sink", "initial": -1e4}, "none"
-    low, plain = (model_of(spec, large_weights=False) for spec in specs)
-    torch.testing.assert_close(low(tokens(2, 14)), plain(tokens(2, 14)), rtol=0, atol=1e-5)

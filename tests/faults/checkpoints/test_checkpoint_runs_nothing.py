@@ -30,8 +30,7 @@ def test_a_checkpoint_names_no_file_to_be_removed(run, last, here):
             state = {
                 "monitor": "val/loss", "best_model_score": score, "best_model_path": path,
                 "current_score": score, "dirpath": str(here), "best_k_models": {path: score},
-                "kth_best_model_path": path,
-                "kth_value": score, "last_model_path": path,
+                "kth_best_model_path": path, "kth_value": score, "last_model_path": path,
             }  # fmt: skip
             for key in [*content["callbacks"], "ModelCheckpoint", "LastCheckpoint"]:
                 content["callbacks"][key] = dict(state)

@@ -145,10 +145,14 @@ class TextQuestionsDataset(TokenizedText):
     text_options = (
         "corpus", "root", "cache", "vocab_size", "tokenizer", "documents", "words", "corpus_seed", "lengths",
     )  # fmt: skip
-    questions: ClassVar[type[TextQuestions]] = TextQuestions
+    questions: type[TextQuestions] = TextQuestions
     drawn_as: ClassVar[type[Answers]] = Answers
     format: ClassVar[int] = 1
     """Counted up whenever the same draws give another example."""
+    later: ClassVar[tuple[str, ...]] = ()
+    """Options that are recorded only where they are not the default: measurements without them stay valid."""
+    presets: ClassVar[dict[str, dict[str, object]]] = {}
+    """Options by the names of published tasks."""
 
     def __init__(
         self,
@@ -170,7 +174,9 @@ class TextQuestionsDataset(TokenizedText):
     def own_options(self) -> dict[str, object]:
         """The options of the questions, without those of the text."""
         options = registry.datasets.describe(self.name).options
-        return {one.name: getattr(self, one.name) for one in options if one.name not in self.text_options}
+        own = {one.name: getattr(self, one.name) for one in options if one.name not in self.text_options}
+        usual = {one.name: one.default for one in options if one.name in self.later}
+        return {name: value for name, value in own.items() if (name, value) not in usual.items()}
 
     def corpus(self) -> Corpus:
         options = self._options if self._corpus == "sample" else {}
@@ -214,10 +220,14 @@ class TextQuestionsSource(TextSource):
 
 
 def questions_section(spec: Any) -> Section:
-    """The options of questions that are asked in a text, of a name or a mapping of a name and options."""
+    """The options of questions that are asked in a text: of a name, a preset's too, or a mapping of a name
+    and options."""
     known = [one for one in registry.datasets.names() if registry.datasets.describe(one).text_options]
+    for name in known:
+        preset = registry.datasets.load(name).presets.get(spec) if isinstance(spec, str) else None
+        spec = spec if preset is None else {"name": name, **preset}
     return dataset_section(spec, known, TextQuestionsDataset.text_options)
 
 
 AskedInText = Annotated[Text | dict[str, Any], checked_by(questions_section)]
-"""Questions as an option has them: a name, or a mapping of a name and options."""
+"""Questions as an option has them: the name of a dataset or a preset, or a mapping of a name and options."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.registry import register
 
 
@@ -89,8 +89,7 @@ class DeBERTa(Encoding):
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         q, k = (x * (self.size.scale / self.divisor) for x in (q, k))
         keys_HRD, queries_HRD = self._projected(self.keys, q), self._projected(self.queries, k)
-        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
-        rows_BHTS = self._rows(q_pos - k_pos)
+        rows_BHTS = self._rows(context.distance())
         rows_BHTS = rows_BHTS.expand(q.shape[0], q.shape[1], *rows_BHTS.shape[-2:])
         # All rows of the table first and then a lookup: no [T,S,D] tensor.
         terms = []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
 
@@ -71,6 +71,6 @@ class Shaw(Encoding):
 
     def _rows(self, context: AttentionContext) -> Tensor:
         """The table row for every query and key, [1,1,T,S] or [B,1,T,S]."""
-        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
-        rows_BHTS = (k_pos - q_pos).clamp(-self.max_distance, self.max_distance).long() + self.max_distance
+        distance = context.distance().clamp(-self.max_distance, self.max_distance)
+        rows_BHTS = self.max_distance - distance.long()
         return rows_BHTS if rows_BHTS.dim() == 4 else rows_BHTS[None, None]

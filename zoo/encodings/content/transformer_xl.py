@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
 
@@ -56,7 +56,7 @@ class TransformerXL(Encoding):
         q_BHTD = q + (self.position_bias * self.size.scale).to(q.dtype)[:, None]
         if not context.consecutive:
             return content_BH1S + self._by_positions(q_BHTD, context)
-        distances = context.distances()
+        distances = context.row_distances()
         products_BHTL = q_BHTD @ self._vectors(distances, q.dtype).mT
         # Each row begins one distance before the row below it.
         start, keys = (torch.arange(n, device=q.device) for n in (context.num_queries, context.num_keys))
@@ -76,8 +76,7 @@ class TransformerXL(Encoding):
         score_BHTS = query_BHTE.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
         if self.clamp is None:
             return score_BHTS
-        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
-        distance = q_pos - k_pos
+        distance = context.distance()
         ends = torch.tensor([self.clamp, -self.clamp], device=q.device)
         back, ahead = (q @ self._vectors(ends, q.dtype).mT).split(1, -1)
         score_BHTS = torch.where(distance >= self.clamp, back, score_BHTS)

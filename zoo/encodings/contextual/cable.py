@@ -88,11 +88,11 @@ class CABLE(Encoding):
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         position_BHS = self._positions(context)
-        rows = slice(context.query_offset, context.query_offset + context.num_queries)
-        distance_BHTS = (position_BHS[..., rows, None] - position_BHS[..., None, :]).abs()
+        distance_BHTS = (context.own(position_BHS, -1)[..., None] - position_BHS[..., None, :]).abs()
         if self.gates is None:
             return -distance_BHTS
-        return -context.features[:, rows, self.size.num_heads :].transpose(1, 2)[..., None] * distance_BHTS
+        gate_BTH = context.own(context.features)[..., self.size.num_heads :]
+        return -gate_BTH.transpose(1, 2)[..., None] * distance_BHTS
 
     def key_score(self, k: Tensor, context: AttentionContext) -> Tensor | None:
         # Steps are positive: of what a query sees no key is ahead.

@@ -56,8 +56,7 @@ class FoX(Encoding):
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         total_BHS = self._total(context)
-        total_BHT = total_BHS[..., context.query_offset : context.query_offset + context.num_queries]
-        return total_BHT[..., :, None] - total_BHS[..., None, :]
+        return context.own(total_BHS, -1)[..., None] - total_BHS[..., None, :]
 
     def key_score(self, k: Tensor, context: AttentionContext) -> Tensor:
         return -self._total(context)[..., None, :]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.bias.alibi import official_slopes
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.registry import register
 
 
@@ -47,8 +47,7 @@ class GrapeA(Encoding):
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
             slope_BHTS = self._slope(q, self.v)[..., :, None] + self._slope(k, self.u)[..., None, :]
-        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
-        return -(q_pos - k_pos).abs() * slope_BHTS
+        return -context.distance().abs() * slope_BHTS
 
     def _slope(self, x_BHTD: Tensor, direction_HD: Tensor) -> Tensor:
         """The part of the slope that a query or a key chooses, [B,H,T]."""

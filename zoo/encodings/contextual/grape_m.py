@@ -68,5 +68,4 @@ class GrapeM(Encoding):
         position = (context.running_sum(context.features) - context.features).transpose(1, 2)
         angle = position[..., None] * (self.frequency * self.log_factor.float().exp())
         cos, sin = angle.cos(), angle.sin()
-        rows = slice(context.query_offset, context.query_offset + context.num_queries)
-        return turn(q, cos[:, :, rows], sin[:, :, rows]), turn(k, cos, sin)
+        return turn(q, *(context.own(one, 2) for one in (cos, sin))), turn(k, cos, sin)

@@ -85,5 +85,5 @@ class RePo(RoPE):
         with torch.autocast(q.device.type, enabled=False):
             angle_BHSP = context.features.transpose(1, 2)[..., None] * self.frequency
         cos, sin = angle_BHSP.cos(), angle_BHSP.sin()
-        own = slice(context.query_offset, context.query_offset + q.shape[2])
-        return turn(q, cos[:, :, own], sin[:, :, own], self.layout), turn(k, cos, sin, self.layout)
+        own = (context.own(one, 2) for one in (cos, sin))
+        return turn(q, *own, self.layout), turn(k, cos, sin, self.layout)

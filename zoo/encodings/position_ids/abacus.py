@@ -54,16 +54,19 @@ class Abacus(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(table_length, size.d_model))
 
     def positions(self, ids: Tensor, batch: int, tokens: Tensor | None = None) -> Tensor:
-        if tokens is None:
-            place = ids + 1  # as if all were digits of one number
-        else:
-            row, is_digit = torch.arange(tokens.shape[1], device=ids.device), torch.isin(tokens, self.digits)
-            before = row.expand_as(tokens).masked_fill(is_digit, -1).cummax(-1).values
-            place = (row - before)[:, -ids.shape[-1] :]
+        place = self.places(ids, tokens)
         if self.training:
             shift = (self.random(None, 1, ids.device) * (self.shift + 1)).long()
             place = torch.where(place > 0, place + shift, 0)
         return place
+
+    def places(self, ids: Tensor, tokens: Tensor | None) -> Tensor:
+        """The place of each digit in its number, from 1; 0 for another token. Arguments as of `positions`."""
+        if tokens is None:
+            return ids + 1  # as if all were digits of one number
+        row, is_digit = torch.arange(tokens.shape[1], device=ids.device), torch.isin(tokens, self.digits)
+        before = row.expand_as(tokens).masked_fill(is_digit, -1).cummax(-1).values
+        return (row - before)[:, -ids.shape[-1] :]
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.table[pos.long().clamp(max=len(self.table) - 1)].to(x.dtype)

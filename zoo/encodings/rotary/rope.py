@@ -30,19 +30,26 @@ class RoPE(Encoding):
             rotated.
         proportion: the fraction of the pairs that turns, the fastest; the others have frequency 0, and the
             frequencies are those of all pairs (p-RoPE). 0 is `none`.
+        imaginary: whether queries are turned a quarter less, q sin - rot(q) cos. RoPE's product of a pair is
+            the real part of q k* e^(i f (i - j)), with q and k as complex numbers; this one is the imaginary
+            part. `{name: heads, of: [rope, {name: rope, imaginary: true}]}` has half of the heads of each
+            kind. It is not RoPE++ as published (Liu et al. 2025, arXiv:2512.07525), whose forms EC and EH
+            give each q and k to two heads, one of each kind.
         scaling: `none`; `linear`, f/s (position interpolation); `ntk`, a base of base s^(R/(R-2));
             `dynamic_ntk`, the same beyond L with 1 + s (length/L - 1) for s; `yarn`, f where r is above
             beta_fast, f/s where it is below beta_slow, a ramp over the pairs between; `longrope`, f divided
             by a list, another one beyond L; `llama3`, f where r is above high_freq_factor, f/s where it is
             below low_freq_factor, linear in r between; `proportional`, f/s, the name that `transformers`
-            gives to `proportion` with `linear`.
+            gives to `proportion` with `linear`; `resonance`, those of `yarn`, and of RoPE with factor 1,
+            changed so that each pair turns once in an integer number of tokens.
         factor: s, how many times longer; at least 1.
         original_length: L, in tokens; by default the trained length.
-        attention_factor: of `yarn` and `longrope`, multiplies queries and keys; by default 0.1 ln s + 1 and
-            sqrt(1 + ln s / ln L).
-        beta_fast: of `yarn`, in turns.
-        beta_slow: of `yarn`, in turns.
-        truncate: of `yarn`, whether its ramp begins and ends at an integer number of pairs, as published.
+        attention_factor: of `yarn`, `resonance` and `longrope`, multiplies queries and keys; by default
+            0.1 ln s + 1 and, of `longrope`, sqrt(1 + ln s / ln L).
+        beta_fast: of `yarn` and `resonance`, in turns.
+        beta_slow: of `yarn` and `resonance`, in turns.
+        truncate: of `yarn` and `resonance`, whether the ramp begins and ends at an integer number of pairs,
+            as published.
         low_freq_factor: of `llama3`, in turns.
         high_freq_factor: of `llama3`, in turns.
         short_factor: of `longrope`, the divisor of each pair up to L tokens; by default 1.
@@ -57,7 +64,11 @@ class RoPE(Encoding):
     (LlamaRotaryEmbedding, GPTNeoXRotaryEmbedding and each of ROPE_INIT_FUNCTIONS), a rotation of complex
     numbers, and a loop over the formula of each scaling: Chen et al. 2023 (arXiv:2306.15595, linear), Peng
     et al. 2023 (arXiv:2309.00071, ntk and yarn), Ding et al. 2024 (arXiv:2402.13753, longrope), Grattafiori
-    et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional).
+    et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional), Wang et al.
+    2024 (arXiv:2403.00071, resonance; once also against the frequencies of
+    github.com/sheryc/resonance_rope, which are equal, and its table of cosines at 400 positions, to 4e-5).
+    `imaginary` was once compared with the authors' mode `imagh` (github.com/OpenMOSS/rope_pp), which gives it
+    to half of the heads as above: equal to 5e-7 at 512 positions.
     """
 
     formula = (
@@ -78,8 +89,9 @@ class RoPE(Encoding):
         layout: Literal["half", "interleaved"] = "half",
         partial: Fraction = 1.0,
         proportion: Fraction = 1.0,
+        imaginary: bool = False,
         scaling: Literal[
-            "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"
+            "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional", "resonance"
         ] = "none",
         factor: Factor = 1.0,
         original_length: int | None = None,
@@ -94,6 +106,7 @@ class RoPE(Encoding):
     ):
         super().__init__(size)
         self.layout = layout
+        self.imaginary = imaginary
         width = rotated_width(size, partial)
         self.scaling = Scaling(
             rule=scaling,
@@ -127,7 +140,11 @@ class RoPE(Encoding):
 
         q_turn = context.once(self, context.q_pos, lambda pos: at(pos, context.query_offset))
         k_turn = context.once(self, context.k_pos, at)
-        return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
+        return self.turn_queries(q, *q_turn), turn(k, *k_turn, self.layout)
+
+    def turn_queries(self, q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries [B,H,T,D], turned by the angles of `cos_sin`."""
+        return turn(q, *((sin, -cos) if self.imaginary else (cos, sin)), self.layout)
 
     def cos_sin(
         self,

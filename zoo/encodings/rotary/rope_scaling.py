@@ -11,12 +11,12 @@ from torch import Tensor
 from zoo.encodings.rotary.rotation import frequencies
 
 READ_BY = {
-    "factor": ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"),
-    "original_length": ("dynamic_ntk", "yarn", "longrope", "llama3"),
-    "attention_factor": ("yarn", "longrope"),
-    "beta_fast": ("yarn",),
-    "beta_slow": ("yarn",),
-    "truncate": ("yarn",),
+    "factor": ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional", "resonance"),
+    "original_length": ("dynamic_ntk", "yarn", "longrope", "llama3", "resonance"),
+    "attention_factor": ("yarn", "longrope", "resonance"),
+    "beta_fast": ("yarn", "resonance"),
+    "beta_slow": ("yarn", "resonance"),
+    "truncate": ("yarn", "resonance"),
     "low_freq_factor": ("llama3",),
     "high_freq_factor": ("llama3",),
     "short_factor": ("longrope",),
@@ -107,9 +107,11 @@ class Scaling:
                 return plain / self.factor
             case "ntk":
                 return frequencies(self.width, self.ntk_base(self.factor))
-            case "yarn":
+            case "yarn" | "resonance":
                 # lerp is exact at both ends, so that factor 1 changes no bit.
-                return torch.lerp(plain, plain / self.factor, self._yarn_ramp())
+                slowed = torch.lerp(plain, plain / self.factor, self._yarn_ramp())
+                turn = 2 * math.pi
+                return slowed if self.rule == "yarn" else turn / (turn / slowed).round()
             case "llama3":
                 turns = plain * (self.full_length / (2 * math.pi))
                 low, high = self.low_freq_factor, self.high_freq_factor
@@ -147,13 +149,13 @@ class Scaling:
 
     def attention(self) -> float:
         """Factor of cos and sin; the scores are multiplied by its square."""
-        if self.rule not in ("yarn", "longrope"):
+        if self.rule not in READ_BY["attention_factor"]:
             return 1.0
         if self.attention_factor is not None:
             return self.attention_factor
-        if self.rule == "yarn":
-            return 0.1 * math.log(self.factor) + 1
-        return math.sqrt(1 + math.log(self.factor) / math.log(self.full_length))
+        if self.rule == "longrope":
+            return math.sqrt(1 + math.log(self.factor) / math.log(self.full_length))
+        return 0.1 * math.log(self.factor) + 1
 
     def _yarn_ramp(self) -> Tensor:
         """Share of interpolation of each pair: 0 for the fast ones, 1 for the slow ones, linear between."""

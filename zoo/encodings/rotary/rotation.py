@@ -53,7 +53,7 @@ def _pairs(x: Tensor, cos: Tensor, layout: str) -> tuple[Tensor, Tensor]:
 
 
 class _Turn(torch.autograd.Function):
-    """The same with half as many passes over x, as the gradient needs no more than the turn back."""
+    """A rotation whose gradient is the inverse rotation: half as many passes over x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Size
-from zoo.encodings.context import AttentionContext, per_query_and_key
+from zoo.encodings.context import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
 
@@ -51,8 +51,7 @@ class TwoRanges(RoPE):
         if context.consecutive and context.num_keys <= self.window:
             return logits
         q, keys = self.sharpen(q, context.q_pos), self._far_and_near(k, context)
-        query, key = per_query_and_key(context.q_pos, context.k_pos)
-        distance = query - key
+        distance = context.distance()
         # The difference is added, so that terms of other encodings stay.
         far = self.shorten(context.q_pos)
         behind = self._difference(q, keys, context, far + self.gap).to(logits.dtype)
@@ -65,7 +64,9 @@ class TwoRanges(RoPE):
     def _difference(self, q: Tensor, keys_BHSE: Tensor, context: AttentionContext, far: Tensor) -> Tensor:
         """The scores of queries at positions `far` less those of near pairs, [B,H,T,S], of `_far_and_near`
         keys."""
-        turned, near = (self._turned(q, pos, context) for pos in (far, context.q_pos))
+        turned, near = (
+            self.turn_queries(q, *self.cos_sin(pos, context.k_pos)) for pos in (far, context.q_pos)
+        )
         q_BHTE = torch.cat((turned, -near), -1) * self.size.scale
         return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
@@ -78,12 +79,10 @@ class TwoRanges(RoPE):
         count = 0 if rows is None else rows.count
         if rows is None or count < context.num_keys:
             k, pos = k[:, :, count:], context.k_pos[..., count:]
-            new = (self._turned(k, at, context) for at in (self.shorten(pos), pos))
+            angles = (self.cos_sin(at, context.k_pos) for at in (self.shorten(pos), pos))
+            new = (turn(k, cos, sin, self.layout) for cos, sin in angles)
             both = torch.cat([one.to(k.dtype) for one in new], -1)
             if rows is None:
                 return both
             rows.append(both)
         return rows.all()[:, :, : context.num_keys]
-
-    def _turned(self, x: Tensor, pos: Tensor, context: AttentionContext) -> Tensor:
-        return turn(x, *self.cos_sin(pos, context.k_pos), self.layout)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, shortest, softmax
+from zoo.encodings.combined import COMBINED
 from zoo.encodings.context import AttentionContext
 from zoo.recipe.fields import Positive
 from zoo.registry import register
@@ -61,18 +62,8 @@ class Heads(Encoding):
             features = [part.read(token) if part.uses("read") else None for part in of]
         self._features = [None if read is None else read.shape[2:] for read in features]
         # A claim is about the model, and so must hold in every head.
-        self.relative = all(part.relative for part in of)
-        self.extrapolates = min((part.extrapolates for part in of), key=("no", "policy", "yes").index)
-        self.reads_positions = any(part.reads_positions for part in of)
-        self.integer_positions = any(part.integer_positions for part in of)
-        self.per_layer = any(part.per_layer for part in of)
-        biased = [part for part in of if part.uses("bias")]
-        self.distance_only = bool(biased) and all(part.distance_only for part in biased)
-        self.fused = all(part.fused for part in biased)
-        # In a list with another encoding; in one group there is no other.
-        self.lacks_offset = any(part.lacks_offset for part in of)
-        self.needs_offset = any(part.needs_offset for part in of if part.uses("weights"))
-        self.rotation_is_final = all(part.rotation_is_final for part in of if part.uses("rotate"))
+        for declared, combine in COMBINED.items():
+            setattr(self, declared, combine(of))
 
     @classmethod
     def size_inside(cls, size: Size, options: Mapping[str, Any], index: int) -> Size:

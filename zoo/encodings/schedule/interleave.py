@@ -1,6 +1,7 @@
 """An encoding for each layer."""
 
 from zoo.encodings.base import Encoding, Size
+from zoo.encodings.combined import COMBINED
 from zoo.encodings.wrapper import Wrapper
 from zoo.registry import register
 
@@ -44,10 +45,7 @@ class Interleave(Wrapper):
         super().__init__(size, pattern[index])
         self.per_layer = True
         # A claim is about the model, and so must hold in every layer.
-        self.relative = all(one.relative for one in pattern)
-        claims = [one.extrapolates for one in pattern]
-        self.extrapolates = min(claims, key=("no", "policy", "yes").index)
-        self.reads_positions = any(one.reads_positions for one in pattern)
-        self.integer_positions = any(one.integer_positions for one in pattern)
+        for claim in ("relative", "extrapolates", "reads_positions", "integer_positions"):
+            setattr(self, claim, COMBINED[claim](pattern))
         if self.of.position_key is not None:
             self.position_key = (index, self.of.position_key)

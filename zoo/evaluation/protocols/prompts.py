@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,8 +16,10 @@ from zoo import registry
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.questions.text import AskedInText, TextQuestionsDataset, questions_section
 from zoo.data.source import DataSource
+from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.protocols.accuracy import plan_examples, score_examples
 from zoo.evaluation.protocols.protocol import MeasurementPlan, Protocol, make_targets
+from zoo.recipe.fields import Flag
 from zoo.recipe.sections import construct
 from zoo.registry import register
 from zoo.tasks.answering import judge
@@ -42,8 +44,9 @@ class Prompts(Protocol):
     the numbers or words in any order; here the answer has to be equal.
 
     Args:
-        questions: names of datasets whose questions are asked in a text, or mappings of such a name and its
-            options.
+        questions: names of datasets whose questions are asked in a text or of tasks of RULER, or mappings of
+            the name of a dataset and its options.
+        keep_prompts: store prompts, answers and scores as JSON Lines beside each measurement.
     """
 
     unit, higher_is_better, split = "examples", True, "test"
@@ -57,12 +60,28 @@ class Prompts(Protocol):
             "variable_tracking",
             "common_words",
         ),
+        keep_prompts: Flag = False,
     ):
-        self.questions = questions
+        self.questions, self.keep_prompts = questions, keep_prompts
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         split, recorded = self.scored_split(task.recipe.evaluate)
         return [_plan(task, source, lengths, split, recorded, spec) for spec in self.questions]
+
+    def lines(self, task: Task, source: DataSource, one: Measurement) -> Iterator[dict[str, Any]]:
+        """The prompts of a measurement, with the keys of RULER's files and the score of the model."""
+        [row], section = one.rows, questions_section(one.parameters["questions"])
+        if not self.keep_prompts or row.units is None:
+            return
+        dataset, decode = construct(registry.datasets, section.name, section), source.tokenizer.decode
+        room = row.length - (one.targets.start_token is not None)
+        examples = _draw(dataset, source, one.parameters.get("split", self.split), room, row.examples)
+        for index, score in enumerate(row.units.scores):
+            prompt, answer = examples.example(index)
+            outputs, length = decode(answer).strip().split(", "), len(prompt) + len(answer)
+            yield {
+                "index": index, "input": decode(prompt), "outputs": outputs, "length": length, "score": score,
+            }  # fmt: skip
 
 
 def _plan(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zoo import registry
 from zoo.data.source import DataSource
-from zoo.evaluation.measurement import Targets
+from zoo.evaluation.measurement import Measurement, Targets
 from zoo.memory import is_out_of_memory
 from zoo.models.sequence_split import SequenceSplit
 from zoo.recipe.sections import EvaluateConfig, construct
@@ -130,6 +130,10 @@ class Protocol(ABC):
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         """The measurements at these lengths (tokens, ascending). Targets do not depend on the lengths."""
+
+    def lines(self, task: Task, source: DataSource, one: Measurement) -> Iterable[dict[str, Any]]:
+        """The lines of a JSON Lines file beside a measurement of one length; by default there is none."""
+        return ()
 
 
 def make_targets(

@@ -1,0 +1,1 @@
+"""Kernels with hand-written backward passes, which know nothing of encodings."""
