@@ -324,7 +324,7 @@ class Transformer(nn.Module):
         for index, block in enumerate(self.blocks):
             layer, rows = self.encoding.layer(index), GatheredRows(split, length)
             for number, (blocks, contexts, x_BTE) in enumerate(parts):
-                layer_contexts = self.encoding.of_layer(contexts[self.windows[index]], index)
+                layer_contexts = self.encoding.instances_of_layer(contexts[self.windows[index]], index)
                 rows.begin(blocks, layer_contexts[0].num_keys)
                 parts[number] = blocks, contexts, block(x_BTE, layer, layer_contexts, rows)
         return torch.cat([split.gather(self.final_norm(x), 1, blocks) for blocks, _, x in parts], 1)
