@@ -118,17 +118,24 @@ def assert_same(one, two):
                 assert right[key] == value, key
 
 
+SPLIT = ["--set", "evaluate.split_sequence=true"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, protocols, lengths, more, processes", [
     # At the longest length there are fewer batches than processes.
     ("text", "nonoverlapping,sliding,fixed_targets,per_position,repeats", "16,48,240", ["--devices=2"], 1),
     ("max_index", "accuracy", "16,48", [], 3),
+    # Together they compute each sequence.
+    ("text", "nonoverlapping,sliding,fixed_targets,per_position,repeats,prompts", "16,48,240", SPLIT, 2),
+    ("masked", "nonoverlapping", "16,240", SPLIT, 3),
+    ("max_index", "accuracy", "16,48", SPLIT, 2),
 ])  # fmt: skip
 def test_several_processes_measure_what_one_does(
     forks, here, recipe, environment, unmeasured, kind, protocols, lengths, more, processes
 ):
     """Processes that the command itself starts, and those of a launcher."""
-    folder = fit(recipe(kind, "evaluate.batch_tokens=64"), out=here / kind)
+    folder = fit(recipe(kind, "evaluate.batch_tokens=64", "evaluate.samples=24"), out=here / kind)
     how = ("evaluate", kind, "--protocol", protocols, "--lengths", lengths)
     assert main(how) == 0
     one = rows_of(folder)
@@ -138,9 +145,37 @@ def test_several_processes_measure_what_one_does(
     (here / "apart.py").write_text("import os; os.dup2(os.open('stderr', os.O_WRONLY | os.O_CREAT), 2)")
     text = forks.run([*how, *more], here, "several", processes, here / "apart.py")
     about = (here / "stderr").read_text().splitlines()  # of a text its documents, once for all processes
-    assert len(about) == (kind == "text") and all("documents: " in line for line in about)
+    assert len(about) == (kind != "max_index") and all("documents: " in line for line in about)
     assert text.count("results, tables, plots and a page (index.html): ") == 1
     assert_same(one, rows_of(folder))
+
+
+# The second process has too little memory for one length.
+NO_MEMORY = """
+import os
+import torch
+from zoo.models.transformer import Block
+
+forward = Block.forward
+
+def limited(self, x, *rest):
+    if os.environ["RANK"] == "1" and x.shape[1] >= 40:
+        raise torch.OutOfMemoryError("too little")
+    return forward(self, x, *rest)
+
+Block.forward = limited
+"""
+
+
+@pytest.mark.slow
+def test_one_process_without_memory_is_a_note_and_the_rest_is_measured(forks, here, recipe, unmeasured):
+    folder = fit(recipe("text"), out=here / "run")
+    (here / "patch.py").write_text(NO_MEMORY)
+    how = ["evaluate", "run", "--protocol", "per_position", "--lengths", "16,240", *SPLIT]
+    forks.run(how, here, "several", 2, here / "patch.py")
+    rows = rows_of(folder)
+    assert ["out of memory" in row["note"] for row in rows if "note" in row] == [True]
+    assert any(row["length"] == 16 and "note" not in row for row in rows)
 
 
 # The second process is given another run.

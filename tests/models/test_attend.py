@@ -12,8 +12,8 @@ from zoo.contract.subject import HEADS
 from zoo.encodings.base import Encoding
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
-from zoo.models.kernels import blocked_attention
-from zoo.models.plans import choose, flex
+from zoo.models.kernels import blocked_attention, cpu_attention
+from zoo.models.plans import choose, flex, table
 from zoo.models.plans.choose import attend
 from zoo.models.scores import ScoreTerms
 
@@ -238,3 +238,15 @@ def test_layers_with_a_bias_of_their_own_do_not_share_it(forgetful_registry, mod
 
     outputs = [model_of("own_bias", kernel=kernel)(tokens(2, 12)) for kernel in ("sdpa", "reference")]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ["cached", "causal", "one query", "cached, padded, window"])
+def test_other_devices_need_no_table_for_the_last_queries(mask, size_of, monkeypatch):
+    monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
+    context = context_with(**MASKS[mask])
+    if not context.masks_by_sequence:
+        monkeypatch.setattr(table, "additive_mask", lambda *given: pytest.fail("a table"))
+    encoding = encoding_of("none", size_of, context.causal)
+    q, k, v = heads(context.num_queries, context.num_keys)
+    scores = ScoreTerms(LayerEncodings([encoding]), [context])
+    same(attend(q, k, v, scores, 1 / math.sqrt(D)), plain(q, k, v, encoding, context), mask)

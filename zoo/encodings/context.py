@@ -102,9 +102,9 @@ class AttentionContext:
         """The context of the sink keys: query positions count from the sinks, no cached key is reused."""
         return replace(self, q_pos=self.sinks.q_pos, consecutive=False, layer_cache=None)
 
-    def queries(self, start: int, stop: int) -> AttentionContext:
-        """The queries in rows start..stop, and the keys that any of them may look at."""
-        keys = self.query_offset + stop if self.causal else self.num_keys
+    def queries(self, start: int, stop: int, all_keys: bool = False) -> AttentionContext:
+        """The queries in rows start..stop, and the keys that any of them may look at, or all keys."""
+        keys = self.query_offset + stop if self.causal and not all_keys else self.num_keys
         sinks = self.sinks and Sinks(self.sinks.keys[..., :keys], self.sinks.q_pos[..., start:stop])
         return replace(
             self,
@@ -120,7 +120,7 @@ class AttentionContext:
     def own_keys(self) -> AttentionContext:
         """The same queries, with no other keys than those of their own tokens."""
         keep, documents, features = (
-            None if x is None else x[:, self.query_offset :]
+            None if x is None else x[:, self.query_offset : self.query_offset + self.num_queries]
             for x in (self.keep, self.documents, self.features)
         )
         own = {"keep": keep, "documents": documents, "features": features, "sinks": None}
@@ -198,10 +198,10 @@ class AttentionContext:
     def previous(self, x: Tensor, dim: int = -2, before: Tensor | None = None) -> Tensor:
         """x of the token just before each, in the same sequence or document; 0 where there is none.
 
-        x has the last rows of the keys along `dim`, or all of them; `before` is the row before these.
+        x has the rows of the queries along `dim`, or of all keys; `before` is the row before these.
         """
         count = x.shape[dim]
-        start = self.num_keys - count
+        start = self.query_offset if count < self.num_keys else 0
         before = torch.zeros_like(x.narrow(dim, 0, 1)) if before is None else before
         shifted = torch.cat((before, x.narrow(dim, 0, count - 1)), dim)
         shape = [-1 if at in (0, dim % x.dim()) else 1 for at in range(x.dim())]
@@ -210,13 +210,18 @@ class AttentionContext:
             padding = ~F.pad(self.keep, (1, 0))[:, start : start + count]
             shifted = shifted.masked_fill(padding.view(shape), 0.0)
         if self.documents is not None:
-            row = torch.arange(start, self.num_keys, device=x.device)
-            shifted = shifted.masked_fill((self.documents[:, start:] == row).view(shape), 0.0)
+            row = torch.arange(start, start + count, device=x.device)
+            first = self.documents[:, start : start + count] == row
+            shifted = shifted.masked_fill(first.view(shape), 0.0)
         return shifted
 
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
         return self.causal and not self.masks_by_sequence and not self._window_bites()
+
+    def is_causal_to_the_end(self) -> bool:
+        """Whether the causal mask is all there is, and the last key is that of the last query."""
+        return self.only_causal_mask() and self.query_offset + self.num_queries == self.num_keys
 
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""

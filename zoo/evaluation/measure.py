@@ -121,7 +121,7 @@ def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
 
     try:
         with torch.inference_mode(), freed_memory_kept():
-            scored = plan.score(Execution(team, bar.update, has_time))
+            scored = plan.score(Execution(team, bar.update, has_time, task))
     except OutOfTime:
         note = f"stopped after evaluate.max_seconds={limit:g}"
     except (RuntimeError, MemoryError) as error:

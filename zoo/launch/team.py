@@ -13,6 +13,7 @@ from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElastic
 
 from zoo.errors import InputError, RunError
 from zoo.launch.ranks import find_launcher
+from zoo.models.sequence_split import SequenceSplit
 
 PATIENCE = timedelta(days=7)
 """Time that a process waits for another. The loss of a process is noticed at once."""
@@ -33,6 +34,7 @@ class Team:
     device: torch.device
     local_rank: int = 0
     group: dist.ProcessGroup | None = None
+    gpu_group: dist.ProcessGroup | None = None
 
     def use(self, accelerator: str) -> None:
         """Compute on the device of a recipe's `trainer.accelerator` from now on."""
@@ -51,6 +53,13 @@ class Team:
     def barrier(self) -> None:
         """Wait for all processes."""
         self.gather(None)
+
+    def sequence_split(self) -> SequenceSplit:
+        """These processes as those that compute each sequence together. A collective."""
+        if self.device.type == "cuda" and self.gpu_group is None:
+            self.gpu_group = dist.new_group(backend="nccl", timeout=PATIENCE)
+        group = self.gpu_group if self.device.type == "cuda" else self.group
+        return SequenceSplit(self.rank, self.size, group, self.group)
 
     def __enter__(self) -> Team:
         return self

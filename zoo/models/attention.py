@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
-from zoo.models.cache import LayerCache, Rows
+from zoo.models.cache import LayerCache
 from zoo.models.logit_scale import LogitScale, logit_scale_of
 from zoo.models.plans.choose import attend
 from zoo.models.plans.reference import attention_weights
@@ -112,11 +112,9 @@ class Attention(nn.Module):
         self, kv_BTND: Tensor, x_BTE: Tensor, context: AttentionContext, cache: LayerCache | None
     ) -> Tensor:
         """Keys and values, N = 2G, mixed with those of the token before (FoX (Pro), arXiv:2503.02130)."""
-        last = None if cache is None else cache.rows.setdefault("last keys and values", Rows(1))
-        before_BTND = context.previous(kv_BTND, 1, None if last is None else last.all())
+        before = None if cache is None else cache.row_before("last keys and values", kv_BTND, 1)
+        before_BTND = context.previous(kv_BTND, 1, before)
         share_BTN1 = self.kv_shift(x_BTE).sigmoid()[..., None]
-        if last is not None:
-            last.replace(kv_BTND[:, -1:])
         return torch.lerp(kv_BTND, before_BTND, share_BTN1)
 
 

@@ -75,6 +75,14 @@ class LayerCache:
         """Add rows along a dimension; returns a view of all under this name."""
         return self.named(name, dim).append(new)
 
+    def row_before(self, name: Hashable, new: Tensor, dim: int) -> Tensor | None:
+        """The row before new ones along a dimension, None at the beginning; keeps their last one alone."""
+        rows = self.rows.setdefault(name, Rows(dim))
+        before = rows.all()
+        before = None if before is None else before.clone()
+        rows.replace(new.narrow(dim, -1, 1))
+        return before
+
 
 class Cache:
     """The cache of every layer, the positions [S] or [B,S] of the keys for each encoding, and the padding.

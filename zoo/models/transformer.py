@@ -21,6 +21,7 @@ from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.errors import InputError
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
+from zoo.models.sequence_split import GatheredRows, SequenceSplit
 from zoo.models.vocabulary_loss import losses, summed_loss
 from zoo.recipe import schema
 from zoo.seeds import seed_of
@@ -147,6 +148,8 @@ class Transformer(nn.Module):
     """
 
     causal: bool
+    split: SequenceSplit | None = None
+    """The processes that compute each sequence together, in evaluation; None where each computes its own."""
 
     def __init__(
         self,
@@ -264,19 +267,15 @@ class Transformer(nn.Module):
         contexts = self.encoding.contexts(
             *tokens.shape, tokens.device, keep, cache, positions, documents, tokens
         )
-        x_BTE = self.tokens(tokens)
-        if self.token_scale != 1.0:
-            x_BTE = x_BTE * self.token_scale
-        if self.norms_positions:
-            x_BTE = self.embedding_norm(self.encoding.embed(x_BTE, contexts))
-        else:
-            x_BTE = self.encoding.embed(self.embedding_norm(x_BTE), contexts)
-        x_BTE = self.dropout(x_BTE)
         in_windows = {None: contexts} | {
             window: [[context.in_window(window, self.sink_tokens) for context in slot] for slot in contexts]
             for window in self.windows
             if window is not None
         }
+        split = None if all_layers or cache is not None else self.split
+        if split is not None and tokens.shape[1] >= 2 * split.size:
+            return self._hidden_of_split(split, tokens, in_windows)
+        x_BTE = self._embedded(tokens, contexts)
         entering = []
         for index, block in enumerate(self.blocks):
             entering.append(x_BTE)
@@ -289,6 +288,46 @@ class Transformer(nn.Module):
                 x_BTE = block(x_BTE, layer, layer_contexts, past_layer)
         x_BTE = self.final_norm(x_BTE)
         return torch.stack([*entering, x_BTE]) if all_layers else x_BTE
+
+    def _embedded(self, tokens: Tensor, contexts: Sequence[Sequence[AttentionContext]]) -> Tensor:
+        """The token vectors that enter the first layer, [B,T,E]."""
+        x_BTE = self.tokens(tokens)
+        if self.token_scale != 1.0:
+            x_BTE = x_BTE * self.token_scale
+        if self.norms_positions:
+            x_BTE = self.embedding_norm(self.encoding.embed(x_BTE, contexts))
+        else:
+            x_BTE = self.encoding.embed(self.embedding_norm(x_BTE), contexts)
+        return self.dropout(x_BTE)
+
+    def _hidden_of_split(
+        self,
+        split: SequenceSplit,
+        tokens: Tensor,
+        in_windows: dict[int | None, list[list[AttentionContext]]],
+    ) -> Tensor:
+        """`hidden` by several processes, which all get all rows; `in_windows` has contexts by window."""
+        length, limit = tokens.shape[1], self.encoding.max_cached_length
+        # Where a rotation depends on the full length, each query needs all keys.
+        all_keys = limit is not None and length > limit
+        parts = []
+        for blocks in split.rounds(length, 2 if self.causal and not all_keys else 1):
+            own, memo = blocks[split.rank], {"shared": {}, "fixed": {}}
+            contexts = {
+                window: [
+                    [replace(one.queries(own.start, own.stop, all_keys), **memo) for one in slot]
+                    for slot in slots
+                ]
+                for window, slots in in_windows.items()
+            }
+            parts.append((blocks, contexts, self._embedded(tokens[:, own], contexts[None])))
+        for index, block in enumerate(self.blocks):
+            layer, rows = self.encoding.layer(index), GatheredRows(split, length)
+            for number, (blocks, contexts, x_BTE) in enumerate(parts):
+                layer_contexts = self.encoding.instances_of_layer(contexts[self.windows[index]], index)
+                rows.begin(blocks, layer_contexts[0].num_keys)
+                parts[number] = blocks, contexts, block(x_BTE, layer, layer_contexts, rows)
+        return torch.cat([split.gather(self.final_norm(x), 1, blocks) for blocks, _, x in parts], 1)
 
     @torch.no_grad()
     def attention(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:

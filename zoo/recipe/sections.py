@@ -99,6 +99,9 @@ class EvaluateConfig(Section):
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384
     """Tokens in one evaluation batch."""
+    split_sequence: Flag | Literal["auto"] = "auto"
+    """Whether the processes of `--devices` compute each sequence together, and not each its own sequences.
+    auto: where there are fewer sequences of a length than processes."""
     during: DuringConfig | None = None
     """Evaluation in training, by the first of the protocols. null: none."""
     max_seconds: Annotated[Number, Field(gt=0)] | None = None

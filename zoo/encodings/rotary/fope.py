@@ -66,7 +66,12 @@ class FoPE(RoPE):
         self.register_buffer("mixing", torch.eye(turning) + deviation * draws, persistent=False)
 
     def cos_sin(
-        self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None, documents: Tensor | None = None
+        self,
+        pos: Tensor,
+        k_pos: Tensor,
+        keep: Tensor | None = None,
+        documents: Tensor | None = None,
+        first: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """The sums at positions `pos`, [H,T,D/2] or [B,H,T,D/2], float32."""
         angle = angles(pos, self.frequency)

@@ -135,10 +135,11 @@ class RoPE(Encoding):
         return self.scaling.full_length if self.scaling.depends_on_length else None
 
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
-        def at(pos: Tensor) -> tuple[Tensor, Tensor]:
-            return self.cos_sin(pos, context.k_pos, context.keep, context.documents)
+        def at(pos: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+            return self.cos_sin(pos, context.k_pos, context.keep, context.documents, first)
 
-        q_turn, k_turn = context.once(self, context.q_pos, at), context.once(self, context.k_pos, at)
+        q_turn = context.once(self, context.q_pos, lambda pos: at(pos, context.query_offset))
+        k_turn = context.once(self, context.k_pos, at)
         return self.turn_queries(q, *q_turn), turn(k, *k_turn, self.layout)
 
     def turn_queries(self, q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -146,11 +147,16 @@ class RoPE(Encoding):
         return turn(q, *((sin, -cos) if self.imaginary else (cos, sin)), self.layout)
 
     def cos_sin(
-        self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None, documents: Tensor | None = None
+        self,
+        pos: Tensor,
+        k_pos: Tensor,
+        keep: Tensor | None = None,
+        documents: Tensor | None = None,
+        first: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """The cos and sin for queries or keys at positions `pos`, in a sequence whose keys stand at `k_pos`.
 
-        `keep` and `documents` are as of `AttentionContext`; separate documents have a query for each key.
+        `keep` and `documents` are as of `AttentionContext`; `first` is the row of `pos` among the keys.
 
         For `turn`: [T,R/2] or [B,1,T,R/2], float32, the attention factor included.
         """
@@ -158,6 +164,7 @@ class RoPE(Encoding):
         if self.scaling.depends_on_length:
             with torch.autocast(pos.device.type, enabled=False):
                 length = extent(k_pos, keep, documents)
+                length = length if documents is None else length[:, first : first + pos.shape[-1]]
                 frequency = self.scaling.frequency_at(length, frequency, self.long_frequency)
         angle = angles(pos, frequency)
         by = self.scaling.attention()

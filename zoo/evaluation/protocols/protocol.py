@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
+from torch import Tensor
 
 from zoo import registry
 from zoo.data.source import DataSource
 from zoo.evaluation.measurement import Measurement, Targets
 from zoo.memory import is_out_of_memory
+from zoo.models.sequence_split import SequenceSplit
 from zoo.recipe.sections import EvaluateConfig, construct
 from zoo.tasks.task import Task
 
@@ -30,7 +32,7 @@ class OutOfTime(Exception):
     """Raised in every process when one of them has used up `evaluate.max_seconds`."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Execution:
     """The circumstances in which a length is scored.
 
@@ -38,15 +40,33 @@ class Execution:
         team: the processes that share the work.
         advance: called with the number of tokens read after each batch.
         has_time: called before each batch; False stops the measurement.
+        task: its model may compute a sequence in several processes; None: each sequence is in one.
+        split: the processes that compute each sequence together, while they do.
     """
 
     team: Team
     advance: Callable[[int], Any]
     has_time: Callable[[], bool] = lambda: True
+    task: Task | None = None
+    split: SequenceSplit | None = None
 
     @property
     def device(self) -> torch.device:
         return self.team.device
+
+    def splits(self, sequences: int) -> bool:
+        """Whether the processes share each of so many sequences (`evaluate.split_sequence`)."""
+        if self.task is None or self.team.size == 1:
+            return False
+        asked = self.task.recipe.evaluate.split_sequence
+        return sequences < self.team.size if asked == "auto" else asked
+
+    def in_shares(self, count: int, of_rows: Callable[[slice], Tensor]) -> Tensor:
+        """`of_rows(slice(0, count))`, of which each process that computes a sequence takes a share."""
+        if self.split is None:
+            return of_rows(slice(0, count))
+        (shares,) = self.split.rounds(count)
+        return self.split.gather(of_rows(shares[self.split.rank]), 0, shares)
 
 
 @dataclass(frozen=True)
@@ -145,15 +165,20 @@ def split_among(
 ) -> list[Result]:
     """The results of `run(piece)` for every piece, in their order, in every process of the team.
 
-    The processes take pieces in turn. Results must be plain data or arrays on the CPU.
+    The processes take pieces in turn, or compute each together (see `Execution.splits`). Results must be
+    plain data or arrays on the CPU.
 
     Args:
+        pieces: batches of sequences; `len(piece)` is their number.
         tokens: the number of tokens that the model reads for a piece.
 
     Raises:
         torch.OutOfMemoryError: in every process if one runs out of memory.
         OutOfTime: in every process if one has no time left.
     """
+    pieces = list(pieces)
+    if execution.splits(sum(map(len, pieces))):
+        return _together(execution, pieces, tokens, run)
     team, own, ended = execution.team, [], None
     try:
         for number, piece in enumerate(pieces):
@@ -174,3 +199,25 @@ def split_among(
             raise error
     shares = [iter(results) for results, _ in gathered]
     return [next(shares[number % team.size]) for number in range(sum(len(share) for share, _ in gathered))]
+
+
+def _together(
+    execution: Execution, pieces: list[Piece], tokens: Callable[[Piece], int], run: Callable[[Piece], Result]
+) -> list[Result]:
+    """`split_among` where all processes compute every piece, each a part of its sequences."""
+    team, model, results = execution.team, execution.task.model, []
+    execution.split = model.split = split = team.sequence_split()
+    try:
+        for piece in pieces:
+            if not all(team.gather(execution.has_time())):
+                raise OutOfTime
+            results.append(run(piece))
+            split.agree()
+            execution.advance(tokens(piece))
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error) and not split.failed:
+            split.agree(fits=False)  # the others wait for this process: all raise together
+        raise
+    finally:
+        execution.split = model.split = None
+    return results

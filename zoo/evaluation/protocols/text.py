@@ -241,7 +241,7 @@ class Text:
             asked = (pairs >= windows.scored[batch, None]) & (targets >= 0)
             rows, places = np.nonzero(asked)
             documents = np.stack([rows_of(*span) for span in spans]) if self.source.separate else None
-            nats = _losses(self.task, tokens, documents, rows, places, targets[asked], execution.device)
+            nats = _losses(self.task, tokens, documents, rows, places, targets[asked], execution)
             context = places + 1 - (0 if documents is None else documents[asked])
             return pairs[asked], nats, context
 
@@ -329,18 +329,20 @@ def _losses(
     rows: np.ndarray,
     places: np.ndarray,
     targets: np.ndarray,
-    device: torch.device,
+    execution: Execution,
 ) -> np.ndarray:
     """The losses at some places of a batch [B,T], float64 [N]; logits are never held for all of them."""
+    device = execution.device
     separate = {} if documents is None else {"documents": torch.from_numpy(documents).to(device)}
     hidden = task.model.hidden(tokens.to(device), **separate)
-    scored = hidden[torch.from_numpy(rows).to(device), torch.from_numpy(places).to(device)]
-    wanted = torch.from_numpy(targets).to(device)
-    losses = [
-        token_losses(task.model.unembed(part), some).double().cpu()
-        for part, some in zip(scored.split(LOGIT_TOKENS), wanted.split(LOGIT_TOKENS), strict=True)
-    ]
-    return torch.cat(losses).numpy() if losses else np.zeros(0)
+    at = [torch.from_numpy(x).to(device) for x in (rows, places, targets)]
+
+    def of_rows(some: slice) -> torch.Tensor:
+        rows, places, targets = (x[some] for x in at)
+        parts = zip(hidden[rows, places].split(LOGIT_TOKENS), targets.split(LOGIT_TOKENS), strict=True)
+        return torch.cat([token_losses(task.model.unembed(part), wanted) for part, wanted in parts])
+
+    return execution.in_shares(len(rows), of_rows).double().cpu().numpy()
 
 
 def _measure(name: str, sums: np.ndarray, per: int, factor: float = 1.0) -> Numbers:

@@ -65,13 +65,33 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
         # In this order: expanded, a row would become a table.
         bias = bias if bias.stride(-1) in (0, 1) else bias.contiguous()
         bias = bias.expand(*q.shape[:3], -1)
+    if first and first + q.shape[2] == k.shape[2] and (bias is None or bias.stride(2) == 0):
+        return _of_last(q, k, v, bias, scale, first)
     causal = first == 0 and q.shape[2] == k.shape[2]
     if q.shape[-1] == 0 and bias is not None and not causal:
         # There is nothing to multiply: the bias is all there is.
         blind = (bias[..., 0] == -torch.inf).any()
         return (torch._safe_softmax if blind else torch.softmax)(bias, -1).to(v.dtype) @ v
+    return _flash(q, k, v, bias, scale, causal)[0]
+
+
+def _flash(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """PyTorch's kernel: the output, and the logarithm of each query's sum [B,H,T]."""
     # It takes vectors of one width only; zeros change no product.
     width, widest = v.shape[-1], max(q.shape[-1], v.shape[-1])
     q, k, v = (x if x.shape[-1] == widest else F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return kernel(q, k, v, 0.0, causal, attn_mask=bias, scale=scale)[0][..., :width]
+    out, total = kernel(q, k, v, 0.0, causal, attn_mask=bias, scale=scale)
+    return out[..., :width], total
+
+
+def _of_last(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, first: int) -> Tensor:
+    """The same of the last queries of a sequence, without a table of their mask."""
+    # None of the keys before them is hidden, and their own are plainly causal.
+    before, own = (
+        _flash(q, k[:, :, seen], v[:, :, seen], None if bias is None else bias[..., seen], scale, causal)
+        for seen, causal in ((slice(first), False), (slice(first, None), True))
+    )
+    return torch.lerp(own[0], before[0], (before[1] - own[1]).sigmoid()[..., None].to(v.dtype))

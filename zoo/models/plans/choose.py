@@ -58,7 +58,7 @@ def choose(kernel: str, q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms) -> P
     if kernel == "flex":
         return Flex()
     on_cpu, queries, training = cpu_attention.applies(q_BHTD), q_BHTD.shape[2], torch.is_grad_enabled()
-    if kernel == "sdpa" and (context.is_open() or context.is_plain_causal()):
+    if kernel == "sdpa" and (context.is_open() or context.is_causal_to_the_end()):
         # A bias per key grows with the position; GPU kernels would round it to the dtype of the queries.
         bias_BH1S = key_bias(k_BHSD, scores) if on_cpu else None
         if bias_BH1S is not None or not scores.layer.adds:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
 
 from zoo.encodings.context import AttentionContext
 from zoo.models.kernels import cpu_attention
@@ -20,7 +21,7 @@ from zoo.models.scores import ScoreTerms, total
 
 @dataclass(frozen=True)
 class Fused:
-    """Attention of queries that see every key, or every key up to their own.
+    """Attention of queries that see every key, or the last queries of a sequence, each up to its own key.
 
     Attributes:
         bias_BH1S: a number added to the scores of each key; None: nothing is added.
@@ -32,9 +33,12 @@ class Fused:
         self, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float
     ) -> Tensor:
         q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()
+        first = scores.context.query_offset if causal else None
         if cpu_attention.applies(q_BHTD):
-            first = 0 if causal else None
             return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, self.bias_BH1S, scale, first)
+        if first:
+            bias = causal_lower_right(q_BHTD.shape[2], k_BHSD.shape[2])
+            return sdpa(q_BHTD, k_BHSD, v_BHSV, attn_mask=bias, scale=scale)
         return sdpa(q_BHTD, k_BHSD, v_BHSV, is_causal=causal, scale=scale)
 
 
