@@ -104,6 +104,7 @@ def test_the_page_of_a_comparison_has_rank_intervals_and_changes(write_run):
     assert column(panel, "rope", "beyond_behind") == pytest.approx([0.55] * 3)
     assert column(panel, "rope", "change") == pytest.approx([0.0, 0.5, 0.9])
     page = report_page(report)
+    assert page.count("<figure><img ") == 1
     for text in ("beyond the trained length", "mean beyond 1x", "+0.550 (", "+0.900 ±"):
         assert text in page
 

@@ -25,6 +25,7 @@ from zoo.comparison.paired import Estimate
 from zoo.comparison.ranking import span
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, estimate, lengths_of
 from zoo.figures.curves import interactive_curves
+from zoo.figures.style import family
 from zoo.figures.training import read_logged, training_curves
 from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
@@ -58,6 +59,7 @@ def report_page(report: Report, svg: bytes | None = None) -> str:
     for panel in report.panels:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
+        own += ranks_picture(report, panel) if svg is None else []
         sections.append(PageSection(panel_title(panel), own))
     sections += [PageSection(one.caption, [one]) for one in (*costs_table(report), *tuning_table(report))]
     if svg is None and (figure := training_curves(_logged(report))):
@@ -137,6 +139,24 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
             cells = beyond_cells(panel).rename_axis(index=None, columns=subject)
             about = f"beyond 1x: {BEYOND.format(subject)}"
             yield Table(cells, f"{panel_title(panel)}: beyond the trained length", notes=[about])
+
+
+def ranks_picture(report: Report, panel: pd.DataFrame) -> list[Picture]:
+    """The paired differences to the best beyond the trained length, with the rank intervals; none without."""
+    from zoo.figures.ranking import dots
+
+    if panel["rank_from"].isna().all():
+        return []
+    cells = beyond_cells(panel)
+    rows = panel.drop_duplicates("encoding").set_index("encoding").loc[cells.index]
+    table = rows[["beyond_behind", "beyond_behind_low", "beyond_behind_high"]]
+    table = table.set_axis(["value", "low", "high"], axis="columns").assign(rank=cells["rank"], leads=False)
+    first = report.results.rows.groupby("encoding")["run"].first()
+    specs = {label: report.results.runs[path].recipe["model"]["encoding"] for label, path in first.items()}
+    families = {label: family(spec) for label, spec in specs.items()}
+    unit = f"mean {display_name(panel['measure'].iloc[0])} beyond the trained length, less that of the best"
+    picture = dots({panel_title(panel): (table, unit)}, families, suffix=".svg")
+    return [Picture(picture, f"{unit}, with 95 % intervals; after the name the rank interval")]
 
 
 def beyond_cells(panel: pd.DataFrame) -> pd.DataFrame:
