@@ -18,15 +18,14 @@ from pathlib import Path
 import results
 from board.boards import Boards, read_boards
 from board.correlation import correlation_figure, correlations
-from board.figures import dots, lines
-from board.floors import floors_file
+from board.floors import floors_by_length, floors_file
 from board.measured import Measured
-from board.panels import drawn_protocol, study_panel
+from board.plots import change_plot, drawn_protocol, picture, task_plot
 from board.questions import question_files
-from board.scores import floors_by_length
-from board.settings import settings_page
-from board.values import csv, means_table, of_study, wide_table
+from board.settings import settings_tables
+from board.values import csv, means_table, values, wide_table
 from zoo.comparison.formatting import display_name
+from zoo.figures.ranking import board, dots
 from zoo.files import atomic_write
 
 OUT = results.ROOT / "docs" / "results"
@@ -70,46 +69,46 @@ def study_table(one: Measured, boards: Boards) -> str:
     return "\n\n".join(parts)
 
 
+def study_picture(one: Measured, boards: Boards) -> bytes:
+    """The figure of a study for the most used encodings and the best ones."""
+    shown, protocol = boards.shown(one), drawn_protocol(one)
+    if one.is_task:
+        rows = one.rows[(one.rows["measure"] == one.measure) & one.rows["encoding"].isin(shown)]
+        return picture(one.title, task_plot(rows, boards.floors[one.title][one.measure]))
+    title = f"{one.title}, {protocol}: change of the loss from {one.trained} tokens (loss there in brackets)"
+    return picture(title, change_plot(one, shown, protocol))
+
+
 def board_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
     """The figures of the boards by file name, and their tables by name."""
     tables = {"summary": boards.summary(), "values": wide_table(boards)}
-    decoders, encoders = {}, {}
-    more = "score above the floor (more is better)"
-    if boards.text:
-        one, board = boards.text
-        decoders["Decoders on text"] = (
-            board,
-            "bits per byte beyond 1x, above the first",
-        )
-        tables |= {"text-board": boards.text_table(one), "spread": boards.spread_table()}
-    if boards.tasks:
-        decoders["Decoders on tasks"] = boards.tasks, more
-        tables |= {"task-board": boards.task_table("decoder"), "floors": boards.floor_table("decoder")}
-    if boards.encoder_tasks:
-        encoders["Encoders on tasks"] = boards.encoder_tasks, more
-        tables |= {
-            "encoder-board": boards.task_table("encoder"),
-            "encoder-floors": boards.floor_table("encoder"),
-        }
-    for one in boards.of("encoder", task=False):
-        encoders[one.title] = (
-            boards.losses[one.title],
-            "nats beyond 1x, above the first",
-        )
+    drawn = {"decoder": {}, "encoder": {}}
+    for one in (one for one in boards.found if not one.is_task):
+        unit = f"{'bits per byte' if one.kind == 'decoder' else 'nats'} beyond 1x, above the first"
+        title = f"Decoders on {one.title}" if one.kind == "decoder" else one.title
+        drawn[one.kind][title] = board(one.ranking, unit)
         tables[f"{one.title}-board"] = boards.text_table(one)
+    if boards.text:
+        tables["spread"] = boards.spread_table()
+    for kind, tasks in (("decoder", boards.tasks), ("encoder", boards.encoder_tasks)):
+        if tasks:
+            unit, prefix = "score above the floor (more is better)", "" if kind == "decoder" else "encoder-"
+            drawn[kind] = drawn[kind] | {f"{kind.title()}s on tasks": board(tasks.ranking, unit)}
+            tables[f"{prefix or 'task-'}board"] = boards.task_table(kind)
+            tables[f"{prefix}floors"] = boards.floor_table(kind)
     files = {
-        "leaderboard.png": dots(decoders, boards.families, boards.matter()),
-        "leaderboard_all.png": dots(decoders, boards.families),
+        "leaderboard.png": dots(drawn["decoder"], boards.families, boards.matter()),
+        "leaderboard_all.png": dots(drawn["decoder"], boards.families),
     }
-    if encoders:
+    if encoders := dict(sorted(drawn["encoder"].items())):
         files["leaderboard_encoders.png"] = dots(encoders, boards.families)
     if boards.text and boards.tasks:
-        text, tasks = boards.text[0], boards.tasks.seeds
+        tasks = dict(iter(boards.tasks.scores.groupby("task", sort=False)))
         tables["readme"] = boards.readme()
-        tables["correlations"] = correlations(text, tasks, ["nonoverlapping", "sliding"])
+        tables["correlations"] = correlations(boards.text, tasks, ["nonoverlapping", "sliding"])
         few = {task: scores for task, scores in tasks.items() if task in CORRELATED}
-        tables["question-perplexity"] = correlations(text, few, ["sliding"])
-        files["text_and_tasks.png"] = correlation_figure(text, few)
+        tables["question-perplexity"] = correlations(boards.text, few, ["sliding"])
+        files["text_and_tasks.png"] = correlation_figure(boards.text, few)
     return files, tables
 
 
@@ -131,17 +130,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     boards = read_boards(studies, stored)
     files, tables = board_files(boards)
     for one in [*boards.found, *boards.readings.values()]:
-        files[f"{one.title}.png"] = lines([study_panel(one, boards)])
+        files[f"{one.title}.png"] = study_picture(one, boards)
         tables[one.title] = study_table(one, boards)
     figures, answers = question_files(boards)
-    files |= figures | settings_page(studies, stored)
-    files["values.csv"] = csv([of_study(one, boards.floors) for one in boards.every.values()])
+    files |= figures
+    files["values.csv"] = csv([values(one, boards.floors) for one in boards.every.values()])
     pages = {page.name: page.read_text() for page in OUT.glob("*.md") if page.name not in files}
     pages = {f"{title}.md": f"# {title}\n\n<!-- results: {title} --><!-- end -->\n" for title in tables
              if title in boards.every} | pages  # fmt: skip
-    files |= {name: filled(text, tables | answers).encode() for name, text in pages.items()} | settings_page(
-        studies, stored
-    )
+    tables |= answers | settings_tables(studies, stored)
+    files |= {name: filled(text, tables).encode() for name, text in pages.items()}
     for name, content in files.items():
         atomic_write(out / name, content)
     if out == OUT:

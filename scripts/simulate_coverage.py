@@ -16,8 +16,10 @@ from scipy.signal import lfilter
 
 import results
 from board.boards import read_boards
-from board.pairs import Spread, estimate
-from board.scores import better_than, bootstrap, interquartile_mean, places_of, task_board
+from board.spread import Spread
+from zoo.comparison.paired import Basis, Sample, difference
+from zoo.comparison.ranking import Ranking, better_than, bootstrap, interquartile_mean
+from zoo.comparison.ranking import of_scores as ranking_of_scores
 from zoo.evaluation.interval import (
     Interval,
     combined,
@@ -127,7 +129,12 @@ def of_one_seed(known: int, deviations: Sequence[float], repetitions: int) -> fl
         sizes = documents(rng, 17)[1]
         spread = Spread(pd.DataFrame(rng.normal(size=(3, 1)) + others * rng.normal(size=(3, known))))
         seed = first * rng.normal() - second * rng.normal()
-        found = estimate([(0.02 + seed + of_document * rng.normal(size=17)) * sizes], sizes, spread.margin())
+        amounts = (0.02 + seed + of_document * rng.normal(size=17)) * sizes
+        one, other = (
+            Sample("bits_per_byte", {0: own.sum() / sizes.sum()}, amounts=own[None], sizes=sizes)
+            for own in (amounts, np.zeros(17))
+        )
+        found = difference(one, other, Basis(seeds=False, units=True), spread.margin())
         return found.low, found.high
 
     return held(once, 0.02, repetitions)
@@ -159,8 +166,8 @@ def of_places(profiles: Sequence[Profile], seeds: int, boards: int) -> tuple[flo
     ends = []
     for _ in range(boards):
         groups = [[drawn_scores(rng, *task, seeds) for task in one] for one in profiles]
-        board = pd.DataFrame({index: bootstrap(own) for index, own in enumerate(groups)})
-        ends.append([*places_of(better_than(board)).values()])
+        chances = pd.DataFrame({index: bootstrap(own) for index, own in enumerate(groups)})
+        ends.append([*Ranking({}, better_than(chances)).intervals.values()])
     low, high = np.moveaxis(np.array(ends), -1, 0)
     return float(((low <= last) & (high >= first)).mean()), float((high - low + 1).mean())
 
@@ -170,22 +177,22 @@ def of_scores(profile: Profile, seeds: int, equals: int) -> tuple[float, float]:
     interquartile mean, and of pairs of which one is called better."""
     rng, names = np.random.default_rng(seeds), [f"equal {number}" for number in range(equals)]
     truth = true_score(rng, profile)
-    board = task_board({
-        f"task {number}": pd.DataFrame(
-            {"encoding": np.repeat(names, seeds), "score": drawn_scores(rng, *task, equals * seeds)}
-        )
-        for number, task in enumerate(profile)
-    })  # fmt: skip
-    kept = np.mean([own.low <= truth <= own.high for own in board.values.values()])
-    return float(kept), float(board.better.to_numpy().sum() / (equals * (equals - 1) / 2))
+    scores = [drawn_scores(rng, *task, equals * seeds) for task in profile]
+    ranking = ranking_of_scores(pd.DataFrame({
+        "task": np.repeat(range(len(profile)), equals * seeds),
+        "encoding": np.tile(np.repeat(names, seeds), len(profile)), "score": np.concatenate(scores),
+    }))  # fmt: skip
+    kept = np.mean([own.low <= truth <= own.high for own in ranking.values.values()])
+    return float(kept), float(ranking.better.to_numpy().sum() / (equals * (equals - 1) / 2))
 
 
 def measured_profiles(least: float = 0.0) -> list[Profile]:
     """The mean and the variance over seeds in each task of the leaderboard, of each decoder with at least
     this score."""
     board = read_boards(results.read_studies(results.STUDIES), results.OUT).tasks
-    each = [own.groupby("encoding")["score"].agg(["mean", "var"]) for own in board.seeds.values()]
-    return [[(*own.loc[name],) for own in each] for name, one in board.values.items() if one.value >= least]
+    each = board.scores.groupby(["encoding", "task"], sort=False)["score"].agg(["mean", "var"])
+    values = board.ranking.values
+    return [[*each.loc[name].itertuples(index=False)] for name, one in values.items() if one.value >= least]
 
 
 def table(head: Sequence[object], rows: Sequence[tuple[str, Sequence[float]]]) -> Iterator[str]:

@@ -10,25 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from board.floors import DESCRIPTIONS
-from board.measured import REFERENCE, SHOWN, Measured, read_measured, stored_name
-from board.scores import (
-    Board,
-    Floors,
-    floors_by_length,
-    highest,
-    learned_seeds,
-    loss_board,
-    read_floors,
-    seed_scores,
-    seed_spread,
-    task_board,
-)
-from board.text import DASH, table
+from board.floors import DESCRIPTIONS, Floors, floors_by_length, highest, read_floors
+from board.measured import LEARNED, REFERENCE, Measured, read_measured, stored_name
 from results import Study
 from zoo.comparison.formatting import number
+from zoo.comparison.ranking import Ranking, of_scores, seed_scores, span, weighted_mean
 from zoo.comparison.statistics import NATS_LOST
-from zoo.figures.style import HUES
+from zoo.figures.style import FIRST, HUES
+from zoo.reports.tables import beyond_cells
+from zoo.reports.text import markdown_table
 
 COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
 USED = ("rope", "alibi", "t5", "none")
@@ -39,6 +29,78 @@ BEST = 5
 """Encodings at the head of a board that are shown with the most used ones."""
 BEST_HERE = 3
 """Encodings at the head of a board, and at that of a task, in the figure of the task."""
+
+
+def share(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.2f}"
+
+
+@dataclass(frozen=True)
+class TaskBoard:
+    """Tasks: `scores` has columns task, encoding, seed, score and learned."""
+
+    scores: pd.DataFrame
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        return of_scores(self.scores)
+
+    @property
+    def tasks(self) -> list[str]:
+        return [*self.scores["task"].unique()]
+
+    @cached_property
+    def without(self) -> dict[str, str]:
+        """The range of ranks if any one task is left out; with few seeds, of places in the order."""
+        complete, found = self.scores[self.scores["encoding"].isin(self.ranking.values)], []
+        for task in self.tasks if len(self.tasks) > 1 else ():
+            left = of_scores(complete[complete["task"] != task])
+            order = pd.Series({name: one.value for name, one in left.values.items()})
+            places = order.rank(ascending=False, method="min").astype(int)
+            found.append(left.intervals or {name: (place, place) for name, place in places.items()})
+        ends = {name: [own[name] for own in found] for name in self.ranking.values if found}
+        return {
+            name: span(min(low for low, _ in own), max(high for _, high in own)) for name, own in ends.items()
+        }
+
+    def learned(self, name: str, task: str = "") -> str:
+        """`17 of 18`: the seeds that learned the task, or all tasks; empty where it has none."""
+        own = self._own(name, task)["learned"]
+        return f"{own.sum()} of {len(own)}" if len(own) else ""
+
+    def score_of_learned(self, name: str) -> float:
+        """The interquartile mean over the seeds that learned their task; NaN without one."""
+        own = self._own(name).query("learned")
+        return weighted_mean([one.to_numpy() for _, one in own.groupby("task", sort=False)["score"]])
+
+    def score(self, name: str, task: str) -> float:
+        return self._own(name, task)["score"].mean()
+
+    def _own(self, name: str, task: str = "") -> pd.DataFrame:
+        rows = self.scores
+        return rows[(rows["encoding"] == name) & ((rows["task"] == task) | (not task))]
+
+    def table(self, names: Sequence[str]) -> str:
+        rows = []
+        for name in dict.fromkeys([*self.ranking.values, *names]):
+            cells = [self.ranking.rank(name), *[self.without.get(name, "")] * bool(self.without), name]
+            if one := self.ranking.values.get(name):
+                cells += [one.text(share), self.learned(name), share(self.score_of_learned(name))]
+            else:
+                cells += [""] * 3
+            for task in self.tasks:
+                learned = self.learned(name, task)
+                cells.append(f"{share(self.score(name, task))} ({learned})" if learned else "")
+            rows.append(cells)
+        heads = [
+            "rank",
+            *["without a task"] * bool(self.without),
+            "encoding",
+            "score",
+            "seeds learned",
+            "of those",
+        ]
+        return markdown_table([*heads, *self.tasks], rows)
 
 
 @dataclass(frozen=True)
@@ -55,7 +117,7 @@ class Boards:
         """All measured studies and readings, by title."""
         return {one.title: one for one in self.found} | dict(self.readings) | dict(self.others)
 
-    def floors_of(self, one: Measured) -> Floors:
+    def floors_of(self, one: Measured) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
         """The floors of a task by measure; those of the study with the same data where it has none."""
         data = one.study.recipe("none", 0).data
         known = (other for other in self.found if other.title in self.floors)
@@ -65,25 +127,25 @@ class Boards:
     @cached_property
     def families(self) -> dict[str, str]:
         """The family of each encoding."""
-        return {name: one.family(name) for one in self.found for name in one.encodings}
+        return {name: own for one in self.found for name, own in one.families.items()}
 
     def of(self, kind: str, task: bool) -> list[Measured]:
         return [one for one in self.found if one.kind == kind and one.is_task == task]
 
     @cached_property
-    def tasks(self) -> Board | None:
+    def tasks(self) -> TaskBoard | None:
         return self._tasks("decoder")
 
     @cached_property
-    def encoder_tasks(self) -> Board | None:
+    def encoder_tasks(self) -> TaskBoard | None:
         return self._tasks("encoder")
 
-    def _tasks(self, kind: str) -> Board | None:
+    def _tasks(self, kind: str) -> TaskBoard | None:
         """The board of the tasks in which at least half of the encodings are measured."""
         every = self.of(kind, task=True)
         most = max((len(one.encodings) for one in every), default=0)
-        kept = [one for one in every if 2 * len(one.encodings) >= most]
-        return task_board({one.title: self.scores(one) for one in kept}) if kept else None
+        kept = [self.scores(one) for one in every if 2 * len(one.encodings) >= most]
+        return TaskBoard(pd.concat(kept, ignore_index=True)) if kept else None
 
     def counted(self, one: Measured) -> Measured:
         """The reading of a task that its score counts; the study itself while the reading is not stored."""
@@ -91,113 +153,88 @@ class Boards:
 
     def scores(self, one: Measured) -> pd.DataFrame:
         """The score of each seed of a task on the board, and whether it learned the task."""
-        found, able = seed_scores(self.counted(one), self.floors), learned_seeds(one)
-        pairs = zip(found["encoding"], found["seed"], strict=True)
-        return found.assign(learned=[pair in able for pair in pairs])
-
-    @cached_property
-    def losses(self) -> dict[str, Board]:
-        """The boards of texts, by study."""
-        return {one.title: loss_board(one) for one in self.found if not one.is_task}
-
-    @cached_property
-    def text(self) -> tuple[Measured, Board] | None:
-        """The study of decoders on text with its board."""
-        every = self.of("decoder", task=False)
-        return (every[0], self.losses[every[0].study.title]) if every else None
+        counted, whole = self.counted(one), one.rows
+        lengths = [at for at in counted.rows["length"].unique() if at > counted.trained]
+        lengths = counted.study.scored.lengths or lengths
+        floors = {at: highest(self.floors, counted.title, counted.measure, at)[0] for at in lengths}
+        found = seed_scores(counted.rows[counted.rows["measure"] == counted.measure], floors)
+        whole = whole[(whole["measure"] == "accuracy") & (whole["length"] == one.trained)]
+        able = whole[whole["value"] >= LEARNED].set_index(["encoding", "seed"]).index
+        learned = found.set_index(["encoding", "seed"]).index.isin(able)
+        return found.assign(task=one.title, learned=learned)
 
     @property
-    def of_decoders(self) -> dict[str, Board]:
-        """The boards of decoders: text and tasks, as far as they are measured."""
-        every = {"text": self.text and self.text[1], "tasks": self.tasks}
-        return {name: board for name, board in every.items() if board}
+    def text(self) -> Measured | None:
+        """The study of decoders on text."""
+        return next(iter(self.of("decoder", task=False)), None)
+
+    @property
+    def of_decoders(self) -> dict[str, Ranking]:
+        """The rankings of decoders: text and tasks, as far as they are measured."""
+        every = {"text": self.text, "tasks": self.tasks}
+        return {name: one.ranking for name, one in every.items() if one}
 
     def decoders(self) -> list[str]:
         """All decoders in the order of the tasks, then in that of text."""
-        names = [name for board in reversed(self.of_decoders.values()) for name in board.values]
+        names = [name for ranking in reversed(self.of_decoders.values()) for name in ranking.values]
         others = (name for one in self.of("decoder", task=True) for name in one.encodings)
         return list(dict.fromkeys([*names, *others]))
-
-    def best(self, study: str) -> list[str]:
-        """The best encodings of the board that a study belongs to."""
-        encoders = any(one.study.name == study for one in self.of("encoder", task=True))
-        board = self.losses.get(study) or (self.encoder_tasks if encoders else self.tasks)
-        return [*board.values][:BEST] if board else []
 
     def shown(self, one: Measured) -> list[str]:
         """The encodings in the figure of a study: all of a few, else the most used, and the best of its board
         and of a task; each has a hue of its own on text."""
         if len(one.encodings) <= len(HUES):
             return one.encodings
-        best = self.best(one.title)
+        tasks = (
+            self.encoder_tasks
+            if one.study.name in {own.study.name for own in self.of("encoder", True)}
+            else self.tasks
+        )
+        board = one if not one.is_task and one.title in {own.title for own in self.found} else tasks
+        best = [*board.ranking.values][:BEST] if board else []
         if one.is_task:
             beyond = one.rows[(one.rows["measure"] == one.measure) & (one.rows["length"] > one.trained)]
-            best = [*best[:BEST_HERE], *beyond.groupby("name")["value"].mean().nlargest(BEST_HERE).index]
+            best = [*best[:BEST_HERE], *beyond.groupby("encoding")["value"].mean().nlargest(BEST_HERE).index]
         else:
-            best = [name for name in best if name not in SHOWN][: len(HUES) - len(SHOWN) + 1]
-        return [name for name in one.encodings if name in best or name in SHOWN]
+            best = [name for name in best if name not in FIRST][: len(HUES) - len(FIRST) + 1]
+        return [name for name in one.encodings if name in best or name in FIRST]
 
     def matter(self) -> set[str]:
         """The most used encodings, and the best on tasks and on text."""
-        return {*SHOWN, *(name for board in self.of_decoders.values() for name in [*board.values][:BEST])}
+        return {*FIRST, *(name for one in self.of_decoders.values() for name in [*one.values][:BEST])}
 
     def readme(self) -> str:
         """The best two of each board and the most used four encodings, in the order of text."""
-        text, tasks = self.text[1], self.tasks
+        text, tasks = self.of_decoders.values()
         names = [*USED]
-        for board in (text, tasks):
-            names += [name for name in board.values if name not in names and "," not in name][:2]
+        for ranking in (text, tasks):
+            names += [name for name in ranking.values if name not in names and "," not in name][:2]
         rows = []
         for name in sorted(names, key=[*text.values, *tasks.values].index):
-            first, change = self.text[0].at(name, 1), self.text[0].change(name, NEAR)
-            score = tasks.values.get(name)
-            cells = [
-                f"`{name}`",
-                number(first["mean"]) if first is not None else "",
-                change.plus_minus() if change else "",
-                _share(score.value) if score else "",
-                cost(name),
-                self.families[name],
-            ]
-            rows.append([cell or DASH for cell in cells])
-        return table(["encoding", "text", f"change at {NEAR}x", "tasks", "step time", "family"], rows)
+            score = share(tasks.values[name].value) if name in tasks.values else ""
+            rows.append([f"`{name}`", *self._text_cells(name, NEAR), score, cost(name), self.families[name]])
+        return markdown_table(
+            ["encoding", "text", f"change at {NEAR}x", "tasks", "step time", "family"], rows
+        )
 
     def summary(self) -> str:
-        """The table of all decoders; without places of a board that has few seeds."""
-        placed = {f"rank, {name}": board for name, board in self.of_decoders.items() if board.places()}
+        """The table of all decoders; without ranks of a board that has few seeds."""
+        ranked = {f"rank, {name}": one for name, one in self.of_decoders.items() if one.intervals}
         rows = []
         for name in self.decoders():
-            cells = [name]
-            cells += [board.place(name) for board in placed.values()]
-            cells.append(self.parameters(name))
-            cells += self._text_cells(name)
-            if self.tasks and name in self.tasks.values:
-                learned, count = self.tasks.learned(name)
-                cells += [self.tasks.values[name].text(_share), f"{learned} of {count}"]
-            else:
-                cells += ["", ""]
-            cells.append(cost(name))
-            rows.append([cell or DASH for cell in cells])
-        heads = ["encoding", *placed, "parameters", "text 1x", f"change at {NEAR}x", f"change at {FAR}x",
-                 "tasks", "seeds learned", "step time"]  # fmt: skip
-        return table(heads, rows)
+            scored = self.tasks and self.tasks.ranking.values.get(name)
+            rows.append([
+                name, *(one.rank(name) for one in ranked.values()), self.parameters(name),
+                *self._text_cells(name, NEAR, FAR), scored.text(share) if scored else "",
+                self.tasks.learned(name) if scored else "", cost(name),
+            ])  # fmt: skip
+        heads = ["encoding", *ranked, "parameters", "text 1x", *(f"change at {at}x" for at in (NEAR, FAR))]
+        return markdown_table([*heads, "tasks", "seeds learned", "step time"], rows)
 
-    def spread_table(self) -> str:
-        """The deviation over seeds of the loss on text, from the encodings that have several."""
-        one, board = self.text
-        if not board.spread:
-            return ""
-        spreads = {"1x": seed_spread(one.further, [one.trained]), "mean beyond 1x": board.spread}
-        rows = [
-            [name, f"{own.sd:.4f}", str(own.freedom), number(own.margin())] for name, own in spreads.items()
-        ]
-        return table(["loss", "deviation", "degrees of freedom", "95 % margin of a difference"], rows)
-
-    def _text_cells(self, name: str) -> list[str]:
-        if not self.text or (first := self.text[0].at(name, 1)) is None:
-            return [""] * 3
-        changes = [self.text[0].change(name, factor) for factor in (NEAR, FAR)]
-        return [number(first["mean"]), *(one.plus_minus() if one else "" for one in changes)]
+    def _text_cells(self, name: str, *factors: int) -> list[str]:
+        if not self.text or (first := self.text.at(name, 1)) is None:
+            return [""] * (1 + len(factors))
+        return [number(first["mean"]), *(self.text.change(name, factor).plus_minus() for factor in factors)]
 
     def parameters(self, name: str) -> str:
         """The parameters relative to those of `none`: of the model of text, and in brackets of the tasks."""
@@ -209,64 +246,20 @@ class Boards:
 
     def text_table(self, one: Measured) -> str:
         """The board of a text study."""
-        board, rows = self.losses[one.title], []
-        places = bool(board.places())
-        lengths = [length for length in one.study.lengths if length > one.trained]
-        sliding = "sliding" in one.study.protocols
-        for name, value in board.values.items():
-            own = one.losses(name)
-            trained = own.get(one.trained)
-            changes = [own[at].less(trained).plus_minus() if trained and at in own else "" for at in lengths]
-            first = trained.estimate().text(number) if trained else ""
-            cells = [
-                *[board.place(name)] * places,
-                name,
-                value.text(number) if value else "",
-                first,
-            ]
-            rows.append(
-                [cell or DASH for cell in [*cells, *changes, *([effective_length(one, name)] * sliding)]]
-            )
-        factors = [f"{length / one.trained:g}x" for length in lengths]
-        heads = [
-            *["rank"] * places,
-            "encoding",
-            "mean beyond 1x",
-            "1x",
-            *(f"change at {factor}" for factor in factors),
-        ]
-        return table([*heads, *(["effective length"] * sliding)], rows)
+        ranking = one.ranking
+        cells = beyond_cells(one.panel()).loc[[*ranking.values]].drop(columns="to the best")
+        cells["rank"] = [ranking.rank(name) for name in cells.index]
+        cells.insert(1, "encoding", cells.index)
+        if not ranking.intervals:
+            cells = cells.drop(columns="rank")
+        if "sliding" in one.study.protocols:
+            cells["effective length"] = [effective_length(one, name) for name in cells.index]
+        return markdown_table(cells, cells.to_numpy())
 
     def task_table(self, kind: str) -> str:
         """The board of the tasks of decoders or encoders."""
-        board, rows = self.tasks if kind == "decoder" else self.encoder_tasks, []
-        names = [*board.values, *(name for one in self.of(kind, True) for name in one.encodings)]
-        for name in dict.fromkeys(names):
-            cells = [board.place(name)]
-            cells += [board.place_without_a_task(name)] * bool(board.without) + [name]
-            if name in board.values:
-                learned, count = board.learned(name)
-                able = board.score_of_learned(name)
-                cells += [
-                    board.values[name].text(_share),
-                    f"{learned} of {count}",
-                    _share(able) if learned else "",
-                ]
-            else:
-                cells += ["", "", ""]
-            for task in board.seeds:
-                learned, count = board.learned(name, task)
-                cells.append(f"{_share(board.score(name, task))} ({learned} of {count})" if count else "")
-            rows.append([cell or DASH for cell in cells])
-        heads = [
-            "rank",
-            *["without a task"] * bool(board.without),
-            "encoding",
-            "score",
-            "seeds learned",
-            "of those",
-        ]
-        return table([*heads, *board.seeds], rows)
+        board = self.tasks if kind == "decoder" else self.encoder_tasks
+        return board.table([name for one in self.of(kind, True) for name in one.encodings])
 
     def floor_table(self, kind: str) -> str:
         """The floor of each task at each length, with its strategy."""
@@ -277,7 +270,17 @@ class Boards:
             names = dict.fromkeys(highest(*asked, length)[1] for length in lengths)
             cells = floors_by_length(*asked, lengths)
             rows.append([one.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
-        return table(["task", "floor by length in tokens", "strategy"], rows)
+        return markdown_table(["task", "floor by length in tokens", "strategy"], rows)
+
+    def spread_table(self) -> str:
+        """How much a seed changes the losses of text."""
+        rows = [
+            [name, f"{one.sd:.4f}", str(one.freedom), f"{one.margin():.3f}"]
+            for name, one in self.text.spreads.items()
+        ]
+        return markdown_table(
+            ["loss", "deviation", "degrees of freedom", "95 % margin of a difference"], rows
+        )
 
 
 def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
@@ -299,7 +302,8 @@ def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
 
 def effective_length(one: Measured, name: str) -> str:
     """The longest tested length up to which the loss under `sliding` is kept; of seeds that differ, all."""
-    losses = one.measured(name, "sliding", "loss_nats").pivot(index="length", columns="seed", values="value")
+    rows = one.rows[(one.rows["encoding"] == name) & (one.rows["protocol"] == "sliding")]
+    losses = rows[rows["measure"] == "loss_nats"].pivot(index="length", columns="seed", values="value")
     losses = losses.reindex(one.study.lengths)
     if losses.empty or losses.loc[one.trained].isna().any():
         return ""
@@ -312,15 +316,11 @@ def effective_length(one: Measured, name: str) -> str:
     return kept(losses.mean(axis=1, skipna=False)) + f" ({', '.join(each)})" * (len({*each}) > 1)
 
 
-def cost(name: str) -> str:
-    """The time of a training step relative to `none`; empty where it is not measured."""
-    return f"{costs()[stored_name(name)]['time']:.2f}" if stored_name(name) in costs() else ""
+def cost(name: str, what: str = "time") -> str:
+    """The time or memory of a training step relative to `none`; empty where it is not measured."""
+    return share(costs().get(stored_name(name), {}).get(what))
 
 
 @cache
 def costs() -> dict[str, dict[str, float]]:
     return {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
-
-
-def _share(value: float) -> str:
-    return f"{value:.2f}"

@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -39,9 +40,27 @@ DESCRIPTIONS = {
     "first": "point at the first position",
 }
 """The strategies, for the head of a column."""
+Floors = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+"""By study, measure, length and strategy."""
 Tokens = Sequence[int]
 Strategy = Callable[[Tokens, Tokens, int], Sequence[float]]
 """From question, scored tokens and the number of possible answers to the chance of each token to be right."""
+
+
+def read_floors(stored: Path) -> Floors:
+    return json.loads((stored / "floors.json").read_text())
+
+
+def highest(floors: Floors, study: str, measure: str, length: int) -> tuple[float, str]:
+    """The score of the best strategy that does not do the task, and its name."""
+    known = floors[study][measure][str(length)]
+    strategy = max(known, key=known.__getitem__)
+    return known[strategy], strategy
+
+
+def floors_by_length(floors: Floors, study: str, measure: str, lengths: Sequence[int]) -> str:
+    """`16: 0.78, 32: 0.78`."""
+    return ", ".join(f"{length}: {highest(floors, study, measure, length)[0]:.2f}" for length in lengths)
 
 
 def guess(question: Tokens, answer: Tokens, choices: int) -> Sequence[float]:

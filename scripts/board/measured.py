@@ -12,17 +12,18 @@ from typing import Any
 
 import pandas as pd
 
-from board.pairs import Estimate, UnitLosses, losses
+from board.spread import Spread, seed_spread
 from results import Entry, Study
-from zoo import registry
+from zoo.comparison.comparable import on_common_targets
+from zoo.comparison.frame import Results, series_of
+from zoo.comparison.paired import FEWEST_SEEDS, Basis, Estimate, Sample
+from zoo.comparison.ranking import Ranking, of_samples
 from zoo.comparison.run_info import RunInfo
-from zoo.figures.style import FIRST
-from zoo.reports.report import Report, report_on
+from zoo.comparison.statistics import beyond, estimate, only_rivals, samples, summary
+from zoo.figures.style import family
 from zoo.runs.folder import LAST
 
 REFERENCE = "rope"
-SHOWN = FIRST
-"""The encodings in the figure of a study; its tables have all."""
 LEFT_OUT = frozenset({"drope"})
 """Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is
 `none` with scaled logits beyond the trained length. `scripts/results/drope` has the comparison."""
@@ -52,11 +53,6 @@ def shown_runs(entries: Sequence[Entry], changed: bool | Mapping[str, Any] = Fal
     ]  # fmt: skip
 
 
-def encoding_of(run: RunInfo) -> str:
-    """The name in its study."""
-    return run.origin["encoding"]
-
-
 def curve_name(encoding: str, changed: Mapping[str, Any]) -> str:
     """An encoding as trained, or as it was read after training: `rerope`, `rope, window 256`."""
     if "model.encoding.name" in changed:
@@ -79,42 +75,37 @@ class Measured:
     """A study with its stored entries.
 
     Attributes:
-        report: of all entries.
-        names: for each label of the report the displayed name of its encoding.
+        results: of all entries, with the displayed names of encodings.
         title: the name of its page.
-        further: with the seeds that only some encodings have (see `of_common_seeds`).
+        further: the samples by the first protocol with the seeds that only some encodings have
+            (see `of_common_seeds`).
     """
 
     study: Study
-    report: Report
-    names: dict[str, str]
+    results: Results
     title: str
-    further: Measured | None = None
+    further: Mapping[str, Mapping[int, Sample]] | None = None
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        found = self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
-        return found.assign(accuracy=found["mean"]) if self.is_task else found
+        return summary(self.results)
 
-    @cached_property
+    @property
     def rows(self) -> pd.DataFrame:
-        """A row for each seed, protocol, length and measure, with the encoding's name as `name`; the indices
-        of the rows are those of the scores of documents."""
-        rows = self.report.results.rows
-        return rows.assign(name=rows["encoding"].map(self.names))
+        return self.results.rows
 
     @property
     def encodings(self) -> list[str]:
-        return [*dict.fromkeys(self.names.values())]
+        return [*self.rows["encoding"].unique()]
 
     @cached_property
     def seeds(self) -> dict[str, int]:
         """The number of stored seeds of each encoding."""
-        return self.rows.groupby("name")["seed"].nunique().to_dict()
+        return self.rows.groupby("encoding")["seed"].nunique().to_dict()
 
     @property
     def trained(self) -> int:
-        return int(self.report.summary["train_length"].min())
+        return int(self.rows["train_length"].min())
 
     @cached_property
     def kind(self) -> str:
@@ -122,13 +113,18 @@ class Measured:
         return self.study.recipe("none", 0).model.kind
 
     @cached_property
+    def runs(self) -> dict[str, RunInfo]:
+        """The first run of each encoding."""
+        first = self.rows.drop_duplicates("encoding").set_index("encoding")["run"]
+        return {name: self.results.runs[path] for name, path in first.items()}
+
+    @property
+    def families(self) -> dict[str, str]:
+        return {name: family(run.recipe["model"]["encoding"]) for name, run in self.runs.items()}
+
+    @property
     def parameters(self) -> dict[str, int]:
-        """The number of parameters of each encoding's model."""
-        first = self.report.results.rows.drop_duplicates("encoding")
-        return {
-            self.names[label]: self.report.results.runs[run].card["parameters"]["total"]
-            for label, run in zip(first["encoding"], first["run"], strict=True)
-        }
+        return {name: run.card["parameters"]["total"] for name, run in self.runs.items()}
 
     @property
     def is_task(self) -> bool:
@@ -138,52 +134,60 @@ class Measured:
     def measure(self) -> str:
         """The measure by which a task is scored: the one that its study names, or the share of right tokens
         where that is stored."""
-        if self.study.scored.measure:
-            return self.study.scored.measure
-        every = {*self.rows["measure"]}
-        return next(
-            one for one in ("token_accuracy", "accuracy", "bits_per_byte", "loss_nats") if one in every
-        )
+        known = (self.study.scored.measure, "token_accuracy", "accuracy", "bits_per_byte", "loss_nats")
+        return next(one for one in known if (self.rows["measure"] == one).any())
 
-    def at_lengths(self, name: str, protocol: str | None = None) -> pd.DataFrame:
-        """The rows of the summary for an encoding by one protocol, by default the first."""
-        table = self.summary
-        wanted = protocol or table.iloc[0]["protocol"]
-        return table[(table["name"] == name) & (table["protocol"] == wanted)]
+    def panel(self, protocol: str | None = None) -> pd.DataFrame:
+        """The rows of the summary by one protocol, by default the first."""
+        return self.summary[self.summary["protocol"] == (protocol or self.summary.iloc[0]["protocol"])]
 
-    def measured(self, name: str, protocol: str, measure: str) -> pd.DataFrame:
-        """The measured rows of an encoding, one for each seed and length."""
-        rows = self.rows
-        return rows[(rows["name"] == name) & (rows["protocol"] == protocol) & (rows["measure"] == measure)]
-
-    def losses(self, name: str, protocol: str | None = None) -> dict[int, UnitLosses]:
-        """The losses of documents at each length by one protocol, by default the first."""
-        wanted = protocol or self.summary.iloc[0]["protocol"]
-        return losses(self.measured(name, wanted, self.measure), self.report.results.units)
-
-    def change(self, name: str, factor: int, protocol: str | None = None) -> Estimate | None:
-        """The paired change of the loss from the trained length; None if one of the two has no value."""
-        own = self.losses(name, protocol)
-        if not {self.trained, factor * self.trained} <= own.keys():
-            return None
-        return own[factor * self.trained].less(own[self.trained])
+    def means(self, protocol: str | None = None) -> pd.DataFrame:
+        """The means by encoding and length."""
+        table = self.panel(protocol).pivot_table("mean", "encoding", "length", "first", sort=False)
+        return table.reindex(self.encodings)
 
     def at(self, name: str, factor: int, protocol: str | None = None) -> pd.Series | None:
         """The row at `factor` times the trained length; None if there is no value."""
-        rows = self.at_lengths(name, protocol)
-        rows = rows[(rows["length"] == factor * self.trained) & rows["mean"].notna()]
+        rows = self.panel(protocol)
+        rows = rows[
+            (rows["encoding"] == name) & (rows["length"] == factor * self.trained) & rows["mean"].notna()
+        ]
         return rows.iloc[0] if len(rows) else None
 
-    def family(self, name: str) -> str:
-        """The family of an encoding, or of the first one that it is built of in this study."""
-        name = stored_name(name)
-        spec: Any = self.study.options.get(name, {})
-        spec = spec if isinstance(spec, list) else {"name": name, **spec}
-        while not isinstance(spec, str):
-            spec = (
-                spec[0] if isinstance(spec, list) else spec.get("of") or spec.get("pattern") or spec["name"]
-            )
-        return registry.encodings.describe(spec).family
+    def change(self, name: str, factor: int) -> Estimate:
+        """The paired change of the loss from the trained length."""
+        row = self.at(name, factor)
+        return Estimate() if row is None else estimate(row, "change")
+
+    @cached_property
+    def spreads(self) -> dict[str, Spread]:
+        """Of a text with few seeds, the spreads of the encodings that have more: at the trained length, and
+        of the mean beyond it."""
+        if min(self.seeds.values()) >= FEWEST_SEEDS or not self.further:
+            return {}
+        lengths = {
+            "1x": [self.trained],
+            "mean beyond 1x": [at for at in self.study.lengths if at > self.trained],
+        }
+        found = {name: seed_spread(self.further, own) for name, own in lengths.items()}
+        return {name: one for name, one in found.items() if one}
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The ranking of a text by the mean loss beyond the trained length. With fewer than `FEWEST_SEEDS`
+        of all encodings, the interval over seeds of each pair follows from the spread of those that have
+        more; without such encodings there are no ranks."""
+        own = samples(self.results, self.summary.iloc[0]["protocol"])
+        means, count = beyond(own, self.trained), min(self.seeds.values())
+        few, spread = count < FEWEST_SEEDS, self.spreads.get("mean beyond 1x")
+        rises = {name: one.mean - own[name][self.trained].mean for name, one in means.items() if one}
+
+        def margin(one: str, other: str) -> float | None:
+            known = spread and one != other
+            return spread.margin((rises[one], rises[other]), count) if known else None
+
+        found = of_samples(means, Basis(seeds=not few, units=True), margin=margin)
+        return replace(found, better=pd.DataFrame()) if few and not spread else found
 
 
 def read_measured(
@@ -198,11 +202,10 @@ def read_measured(
     entries = [entry for entry in every if entry.run and shown_runs([entry])[0].measurements]
     if len({entry.encoding for entry in entries}) < fewest:
         return None
-    title = title or study.title
-    found = _measured(study, shown := of_common_seeds(entries), title, changed)
+    shown, further = of_common_seeds(entries), None
     if len(shown) < len(entries):
-        found = replace(found, further=_measured(study, entries, title, changed))
-    return found
+        further = samples(_results(study, entries, changed), study.protocols[0])
+    return Measured(study, _results(study, shown, changed), title or study.title, further)
 
 
 def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
@@ -213,16 +216,14 @@ def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
     return [one for one in entries if one.study.is_task or seeds[one.seed] == most]
 
 
-def _measured(study: Study, entries: Sequence[Entry], title: str, changed: bool) -> Measured:
+def _results(study: Study, entries: Sequence[Entry], changed: bool) -> Results:
     # A checkpoint in a window of its trained length is a baseline of text.
     window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
-    runs = shown_runs(entries, changed or window)
-    named = (run.label for run in runs if encoding_of(run) == REFERENCE)
-    reference = next(named, None) if study.leaderboard and not changed else None
-    report = report_on(runs, reference=reference, force=True)
-    first = report.results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
-    labels = {
-        label: curve_name(encoding_of(report.results.runs[run]), json.loads(changed))
+    runs = on_common_targets(shown_runs(entries, changed or window))[0]
+    results, _ = only_rivals(Results.of(series_of(runs)))
+    first = results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
+    names = {
+        label: curve_name(results.runs[run].origin["encoding"], json.loads(changed))
         for label, run, changed in first.itertuples(name=None)
     }
-    return Measured(study, report, labels, title)
+    return replace(results, rows=results.rows.assign(encoding=results.rows["encoding"].map(names)))

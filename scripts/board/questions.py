@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from board.boards import Boards
-from board.figures import StudyPanel, lines
 from board.measured import Measured
-from board.panels import UNITS, change_panel, drawn_protocol, task_panel
+from board.plots import change_plot, drawn_protocol, picture, task_plot
 from board.values import means_table
 
 
@@ -64,19 +63,17 @@ def question_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
     for name, question in asked.items():
         one = boards.every[question.study]
         protocol = one.study.protocols[0] if one.title == "text_extended" else drawn_protocol(one)
-        figures[f"question_{name}.png"] = lines([_panel(question, one, protocol, boards)])
+        figures[f"question_{name}.png"] = _figure(question, one, protocol, boards)
         known = [row for row in question.rows if row in one.encodings]
         tables[f"question-{name}"] = means_table(one, protocol, known, question.lengths)
     return figures, tables
 
 
-def _panel(question: Question, one: Measured, protocol: str, boards: Boards) -> StudyPanel:
+def _figure(question: Question, one: Measured, protocol: str, boards: Boards) -> bytes:
     names = [name for name in (*question.rows, *question.drawn) if name in one.encodings]
-    if not one.is_task:
-        losses = {name: one.losses(name, protocol) for name in names}
-        reference = question.reference if question.reference in losses else ""
-        title = f"text, {protocol}, trained at {one.trained} tokens"
-        return change_panel(title, UNITS[one.measure], one.trained, losses, question.subject, reference)
-    rows = one.rows[(one.rows["measure"] == "accuracy") & one.rows["name"].isin(names)]
-    floors = boards.floors_of(one)["accuracy"]
-    return task_panel(one.title, rows, one.trained, floors, question.subject)
+    if one.is_task:
+        rows = one.rows[(one.rows["measure"] == "accuracy") & one.rows["encoding"].isin(names)]
+        return picture(one.title, task_plot(rows, boards.floors_of(one)["accuracy"], question.subject))
+    reference = question.reference if question.reference in names else ""
+    title = f"text, {protocol}, trained at {one.trained} tokens"
+    return picture(title, change_plot(one, names, protocol, question.subject, reference))

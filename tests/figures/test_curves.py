@@ -35,8 +35,7 @@ def test_lines_are_the_means_and_the_differences(report):
 
 def test_a_value_far_above_the_best_is_cut_off_and_written(report):
     values = curves(report.summary).axes[0]
-    texts = [text.get_text() for text in values.get_legend().get_texts()]
-    assert values.get_ylim()[1] < 2 and texts[0] == "rope ▲ 9"
+    assert values.get_ylim()[1] < 2 and "rope ▲ 9" in {text.get_text() for text in values.texts}
 
 
 def test_the_same_numbers_give_the_same_bytes(report):
@@ -62,10 +61,7 @@ def test_the_axis_follows_the_encodings_that_stay_together(write_run):
     assert 1.2 < top < 1.4
     # The line from 1 to 1.6 over two octaves leaves where it crosses the edge.
     assert plot.exits() == [("sinusoidal", pytest.approx(16 * 4 ** ((top - 1) / 0.6)))]
-    # Labels are in the order of the ends, the highest first.
-    assert plot.ends() == {
-        "sinusoidal": "sinusoidal ▲ 1.6", "rope": "rope", "none": "none", "t5": "t5", "alibi": "alibi"
-    }  # fmt: skip
+    assert ("sinusoidal", "sinusoidal ▲ 1.6", 64, 1.6) in plot.ends()
 
 
 LONG = [
@@ -94,11 +90,9 @@ def test_every_curve_has_a_label_of_its_colour_and_no_text_is_hidden(write_run, 
     ]
     summary = build(runs).summary
     figure, looks = curves(summary, "a long title " * 12), styles(summary["encoding"])
-    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    assert len(legends) == protocols
-    for legend in legends:
-        texts = {text.get_text().split(" ▲")[0]: text.get_color() for text in legend.get_texts()}
+    labelled = [axes for axes in figure.axes if len(axes.texts) > 1]
+    assert len(labelled) == protocols
+    for axes in labelled:
+        texts = {text.get_text().split(" ▲")[0]: text.get_color() for text in axes.texts[: len(encodings)]}
         assert texts == {label: look.color for label, look in looks.items()}
-        lines = [line.get_color() for line in legend.get_lines()]
-        assert lines == [text.get_color() for text in legend.get_texts()]
     assert text_faults(figure) == []

@@ -1,12 +1,10 @@
 """The pages of results hold the numbers of the stored measurements."""
 
-import itertools
 import json
 import math
 import re
 import shutil
 import statistics
-import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,20 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from scipy.stats import trim_mean
 
 import leaderboard
 import results
-from board.boards import effective_length, read_boards
-from board.correlation import spearman, without_a_family
-from board.figures import NEXT, looks
-from board.measured import DISPLAYED, Measured, read_measured, stored_name
-from board.pairs import RISING, Estimate, Spread
-from board.scores import STEPS, bootstrap, draws_of, interquartile_mean, loss_board, mean_losses, task_board
-from board.values import _repeats as repeats
+from board.boards import TaskBoard, read_boards
+from board.correlation import without_a_family
+from board.measured import DISPLAYED, read_measured, stored_name
+from board.plots import NEXT
+from board.spread import RISING, Spread
 from zoo import registry
+from zoo.comparison.statistics import beyond, samples
 from zoo.comparison.stored import write
 from zoo.evaluation.interval import interval_of_mean
+from zoo.figures.style import family, styles
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "results"
@@ -120,17 +117,6 @@ def test_the_values_have_the_means_over_seeds(pages):
             assert [*map(float, row["seeds"].split())] == pytest.approx(values, rel=1e-4)
 
 
-def test_the_interquartile_mean_is_scipys_trimmed_mean():
-    rng = np.random.default_rng(0)
-    values = rng.random((5, 12))
-    expected = trim_mean(values, 0.25, axis=1)
-    assert interquartile_mean(values, np.ones(12)) == pytest.approx(expected)
-    weights = rng.integers(1, 4, 10)
-    weights[0] += -weights.sum() % 4
-    repeated = np.repeat(values[:, :10], weights, axis=1)
-    assert interquartile_mean(values[:, :10], weights) == pytest.approx(trim_mean(repeated, 0.25, axis=1))
-
-
 def test_a_score_is_the_mean_above_the_floor(pages):
     """With copy alone on the board: a length that cannot be read scores 0."""
     page = (pages / "boards.md").read_text().partition("## Decoders on tasks")[2]
@@ -153,71 +139,6 @@ def test_a_score_is_the_mean_above_the_floor(pages):
     assert [*scores.values()] == sorted(scores.values(), reverse=True)
 
 
-def made(**scores):
-    """The scores of encodings by task: `a=[[0.1, 0.2], [0.3]]` has two seeds in the first and one in the
-    second."""
-    tasks = {}
-    for name, every in scores.items():
-        for task, own in enumerate(every):
-            rows = [(name, seed, score, score > 0.5) for seed, score in enumerate(own)]
-            tasks.setdefault(f"task{task}", []).extend(rows)
-    columns = ["encoding", "seed", "score", "learned"]
-    return {task: pd.DataFrame(rows, columns=columns) for task, rows in tasks.items()}
-
-
-def test_a_place_counts_the_encodings_that_are_surely_better():
-    noisy, good = [[0.1, 0.9, 0.5, 0.4]] * 3, [[0.95, 0.96, 0.97, 0.94]] * 3
-    board = task_board(made(good=good, even=[[0.5] * 4] * 3, noisy=noisy, zero=[[0.0] * 4] * 3))
-    assert {name: board.place(name) for name in board.values} == {
-        "good": "1", "even": "2–3", "noisy": "2–3", "zero": "4",
-    }  # fmt: skip
-    assert board.groups() == [["good"], ["even", "noisy"], ["zero"]]
-    assert board.learned("noisy") == (3, 12) and board.score_of_learned("noisy") == pytest.approx(0.9)
-
-
-def test_each_encoding_has_a_look_of_its_own_in_every_figure():
-    every = [*registry.encodings.names(), *NEXT]
-    assert len({*looks(every).values()}) == len({*every})
-    assert looks(["path"])["path"] == looks(every)["path"]
-
-
-def test_draws_of_a_mean_have_the_variance_of_a_mean():
-    for scores in (np.array([0.2, 0.9, 0.4]), np.random.default_rng(0).random(10)):
-        sets, chances = draws_of(len(scores))
-        drawn = scores[sets].mean(axis=1)
-        variance = chances @ (drawn - scores.mean()) ** 2
-        assert chances.sum() == pytest.approx(1) and chances @ drawn == pytest.approx(scores.mean())
-        assert variance == pytest.approx(scores.var(ddof=1) / len(scores))
-
-
-def test_the_bootstrap_of_three_seeds_has_all_outcomes():
-    """Against the draws of each seed one after another, and their pairs in two encodings."""
-    rng = np.random.default_rng(4)
-    scores = {name: rng.random((2, 3)) for name in "ab"}
-    drawn = {}
-    for name, (first, second) in scores.items():
-        picks = list(itertools.product(range(3), repeat=4))
-        drawn[name] = [trim_mean([*first[[*pick[:2]]], *second[[*pick[2:]]]], 0.25) for pick in picks]
-    for name, own in scores.items():
-        chances = bootstrap([*own])
-        values = np.arange(STEPS + 1) / STEPS
-        assert chances @ values == pytest.approx(np.mean(drawn[name]), abs=1e-5)
-        assert chances @ values**2 == pytest.approx(np.mean(np.square(drawn[name])), abs=1e-5)
-    better = np.mean([one > other for one, other in itertools.product(drawn["a"], drawn["b"])])
-    first, second = (bootstrap([*own]) for own in scores.values())
-    assert first @ (second.cumsum() - second) == pytest.approx(better, abs=1e-3)
-
-
-def test_a_bootstrap_of_many_outcomes_is_drawn():
-    rng = np.random.default_rng(5)
-    groups = [*rng.random((6, 5))]
-    chances, values = bootstrap(groups), np.arange(STEPS + 1) / STEPS
-    drawn = [interquartile_mean(np.concatenate([one[rng.integers(0, 5, 4)] for one in groups]), np.ones(24))
-             for _ in range(2000)]  # fmt: skip
-    assert chances.sum() == pytest.approx(1)
-    assert chances @ values == pytest.approx(np.mean(drawn), abs=0.01)
-
-
 def test_a_score_counts_the_reading_measure_and_lengths_of_its_study():
     """Flip-flop: the sparse set. Copies: whole answers at 1.5 and 2 times the trained length."""
     studies = {one.name: one for one in results.read_studies(results.STUDIES)}
@@ -235,38 +156,7 @@ def test_a_score_counts_the_reading_measure_and_lengths_of_its_study():
         each = [max(0, (own[at] - floor) / (1 - floor)) for at, floor in highest.items()]
         name = task.removesuffix("_sparse")
         assert board.score("alibi", name) == pytest.approx(statistics.fmean(each))
-        assert board.learned("alibi", name) == (1, 1)
-
-
-def test_few_seeds_have_an_order_and_no_places():
-    board = task_board(made(a=[[0.9] * 4, [0.8] * 2], b=[[0.1] * 4] * 2))
-    assert board.values == {"a": Estimate(pytest.approx(0.85)), "b": Estimate(pytest.approx(0.1))}
-    assert board.place("a") == "" and board.groups() == [["a", "b"]]
-    assert [board.place_without_a_task(name) for name in "ab"] == ["1", "2"]
-
-
-def test_a_new_entry_moves_no_interval_and_a_missing_task_leaves_no_place():
-    rng = np.random.default_rng(1)
-    scores = {name: rng.random((3, 5)).tolist() for name in "abc"}
-    before, after = task_board(made(**scores)), task_board(made(**scores, d=rng.random((3, 5)).tolist()))
-    assert {name: after.values[name] for name in "abc"} == before.values
-    assert task_board(made(**scores, d=[[1.0]])).values == before.values
-
-
-def test_one_task_can_decide_the_places_without_it():
-    board = task_board(made(a=[[0.9] * 4, [0.1] * 4], b=[[0.1] * 4, [0.9] * 4], c=[[0.4] * 4] * 2))
-    assert board.place_without_a_task("a") == board.place_without_a_task("b") == "1–3"
-
-
-def test_paired_differences_are_those_of_the_comparison():
-    """Two paths to the same number: the losses of the boards, and the summary of `zoo compare`."""
-    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
-    named = {seed: ["alibi", "rope"] for seed in SEEDS}
-    one = read_measured(replace(study, encodings=named, protocols=["nonoverlapping"]), RESULTS)
-    row = one.at("alibi", 4)
-    found = one.losses("alibi")[1024].less(one.losses("rope")[1024])
-    expected = row[["difference", "difference_low", "difference_high"]]
-    assert [found.value, found.low, found.high] == pytest.approx(expected.tolist())
+        assert board.learned("alibi", name) == "1 of 1"
 
 
 def test_the_spread_over_seeds_is_that_of_paired_differences():
@@ -282,34 +172,6 @@ def test_the_spread_over_seeds_is_that_of_paired_differences():
     assert Spread(moved).sd == pytest.approx(Spread(every).sd)
     rising = found.margin((5 * found.sd / RISING, 0)) / found.margin()
     assert rising == pytest.approx(math.sqrt((5**2 + 1) / 2))
-
-
-def test_seeds_of_few_encodings_serve_the_intervals_of_all():
-    """The values and the order are those of the seed that all have; places have the spread of the others."""
-    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
-    names = ["alibi", "rope", "deberta", "kerple"]
-    study = replace(study, encodings={0: names, 1: names[:2], 2: names[:2]}, protocols=["nonoverlapping"])
-    one = read_measured(study, RESULTS)
-    value = text_rows("rope", "nonoverlapping", "masked_text")[0]["loss_nats"]
-    assert {*one.seeds.values()} == {1} and one.at("rope", 1)["mean"] == pytest.approx(value)
-    board, means = loss_board(one), mean_losses(one)
-    alibi, rope = (one.further.losses(name) for name in names[:2])
-    lengths = [length for length in one.study.lengths if length > one.trained]
-    seeds = [
-        statistics.fmean(alibi[at].by_seed()[seed] - rope[at].by_seed()[seed] for at in lengths)
-        for seed in SEEDS
-    ]
-    assert board.spread.sd == pytest.approx(statistics.stdev(seeds) / math.sqrt(2))
-    first, *_, last = board.values
-    over_documents, both = means[last].less(means[first]), board.behind[last]
-    rises = [board.values[name].value - one.at(name, 1)["mean"] for name in (first, last)]
-    sds = [max(board.spread.sd, RISING * rise) for rise in rises]
-    margin = math.hypot(over_documents.high - over_documents.value, 4.303 * math.hypot(*sds))
-    assert both.value == over_documents.value
-    assert both.high - both.value == pytest.approx(margin, rel=1e-3)
-    assert board.behind[first] == Estimate(0, 0, 0) and board.places().keys() == {*names}
-    two = read_measured(replace(study, encodings={0: names, 1: names[:2]}), RESULTS)
-    assert two.further and not loss_board(two).places()
 
 
 def test_a_study_of_three_seeds_has_ranks_and_one_of_one_seed_none(pages):
@@ -347,15 +209,6 @@ def test_every_results_page_is_short():
     assert (ROOT / "README.md").stat().st_size <= 9_000
 
 
-def test_rank_correlation_is_pearsons_of_the_ranks():
-    rng = np.random.default_rng()
-    pairs = rng.permuted(np.arange(24.0).reshape(2, 12), axis=1).T
-    distance = sum((a - b) ** 2 for a, b in zip(*np.argsort(np.argsort(pairs, 0), 0).T, strict=True))
-    assert spearman(pairs) == pytest.approx(1 - 6 * distance / (12 * (12**2 - 1)))
-    assert spearman(np.array([[1.0, 2.0], [2.0, 5.0], [3.0, 9.0]])) == pytest.approx(1)
-    assert math.isnan(spearman(np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 9.0]])))
-
-
 def test_drope_has_no_row(pages):
     assert measurements_of("copy", "drope")
     for page in ("leaderboard.md", "boards.md", "copy.md", "text.md"):
@@ -375,33 +228,6 @@ def test_the_effective_length_is_that_of_sliding_windows(pages):
         kept = [loss <= losses[0] + 0.05 for loss in losses]
         assert found[name] == str(256 * 2 ** (kept.index(False) - 1))
     assert found["fox"] == "≥ 8192"
-
-
-def of_seeds(rows, lengths, units=()):
-    """A study at 256 tokens with the rows of one encoding: seed, length and value."""
-    table = pd.DataFrame(rows, columns=["seed", "length", "value"])
-    report = types.SimpleNamespace(results=types.SimpleNamespace(units=units))
-    study = types.SimpleNamespace(lengths=lengths)
-    return types.SimpleNamespace(study=study, trained=256, report=report, measured=lambda *_: table)
-
-
-def test_effective_lengths_of_seeds_that_differ_are_listed():
-    kept, lost = (3.0, 3.04, 3.2), (3.0, 3.06, 3.2)
-    rows = [(seed, 256 * 2**place, loss) for seed, losses in enumerate((lost, kept, lost))
-            for place, loss in enumerate(losses)]  # fmt: skip
-    one = of_seeds(rows, [256, 512, 1024])
-    assert effective_length(one, "t5") == "256 (256, 512, 256)"
-
-
-def test_repeats_have_an_interval_over_seeds():
-    changes, units = (0.1, 0.2, 0.4), []
-    rows = [(seed, length, 2.0 + change * (length > 256)) for seed, change in enumerate(changes)
-            for length in (128, 256, 512, 1024)]  # fmt: skip
-    units = [types.SimpleNamespace(columns=lambda: {"bytes": [3, 4]}) for _ in rows]
-    found = [float(one) for one in re.findall(r"[-+]\d\.\d+", repeats(of_seeds(rows, [], units), "t5"))]
-    margin = 4.303 * statistics.stdev(changes) / math.sqrt(3)
-    mean = statistics.fmean(changes)
-    assert found == pytest.approx([mean, mean - margin, mean + margin], abs=6e-4)
 
 
 def test_repeats_are_a_difference_between_far_and_near_ones(pages):
@@ -427,21 +253,60 @@ def test_a_checkpoint_in_a_window_of_its_length_is_a_baseline_of_text(pages):
     assert found["rope, window 256"].startswith(f"{mean:.3f} (")
 
 
-def test_parameters_are_relative_to_none(pages):
-    found = cells((pages / "leaderboard.md").read_text(), "parameters")
-    assert found["none"] == "1.00 (1.00)" and found["learned"].startswith("1.02")
+def test_one_task_can_decide_the_ranks_without_it():
+    scores = {"a": (0.9, 0.1), "b": (0.1, 0.9), "c": (0.4, 0.4)}
+    rows = [
+        (task, name, seed, own[task]) for name, own in scores.items() for task in (0, 1) for seed in range(4)
+    ]
+    board = TaskBoard(pd.DataFrame(rows, columns=["task", "encoding", "seed", "score"]))
+    assert board.without["a"] == board.without["b"] == "1–3"
+    one_seed = TaskBoard(board.scores[board.scores["seed"] == 0])
+    assert one_seed.ranking.rank("a") == "" and one_seed.without == {"a": "1–3", "b": "1–3", "c": "2"}
+
+
+def test_each_encoding_has_a_look_of_its_own_in_every_figure():
+    every = [*registry.encodings.names(), *NEXT]
+    assert len({*styles(every, every).values()}) == len({*every})
+    assert styles(["path"], every)["path"] == styles(every, every)["path"]
+
+
+def test_seeds_of_few_encodings_serve_the_intervals_of_all():
+    """The values and the order are those of the seed that all have; ranks have the spread of the others."""
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
+    names = ["alibi", "rope", "deberta", "kerple"]
+    study = replace(study, encodings={0: names, 1: names[:2], 2: names[:2]}, protocols=["nonoverlapping"])
+    one = read_measured(study, RESULTS)
+    value = text_rows("rope", "nonoverlapping", "masked_text")[0]["loss_nats"]
+    assert {*one.seeds.values()} == {1} and one.at("rope", 1)["mean"] == pytest.approx(value)
+    alibi, rope = (beyond(one.further, one.trained)[name].values for name in names[:2])
+    spread = one.spreads["mean beyond 1x"]
+    apart = [alibi[seed] - rope[seed] for seed in SEEDS]
+    assert spread.sd == pytest.approx(statistics.stdev(apart) / math.sqrt(2))
+    first, *_, last = one.ranking.values
+    means = beyond(samples(one.results, "nonoverlapping"), one.trained)
+    sds = [max(spread.sd, RISING * (means[name].mean - one.at(name, 1)["mean"])) for name in (first, last)]
+    row = one.panel().set_index("encoding").loc[last].iloc[0]
+    over_documents = row["beyond_behind_high"] - row["beyond_behind"]
+    both = one.ranking.behind[last]
+    assert both.value == pytest.approx(row["beyond_behind"], rel=1e-12)
+    assert both.high - both.value == pytest.approx(
+        math.hypot(over_documents, 4.303 * math.hypot(*sds)), rel=1e-3
+    )
+    assert one.ranking.behind[first].high == 0 and one.ranking.intervals.keys() == {*names}
+    two = read_measured(replace(study, encodings={0: names, 1: names[:2]}), RESULTS)
+    assert two.further and not two.ranking.intervals
 
 
 def test_a_combination_is_of_the_family_of_its_first_encoding():
     study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
-    expected = {
-        "rope": "rotary", "dape": "bias", "interleave": "rotary", "nape": "bias", "nape+entmax": "bias",
-        "rope, window 256": "rotary",
-    }  # fmt: skip
-    assert {name: Measured.family(types.SimpleNamespace(study=study), name) for name in expected} == expected
+    expected = {"rope": "rotary", "dape": "bias", "irope": "rotary", "heads": "bias", "nape_entmax": "bias"}
+    specs = {name: study.recipe(name, 0).as_dict()["model"]["encoding"] for name in expected}
+    assert {name: family(spec) for name, spec in specs.items()} == expected
+    assert family("not here") == ""
 
 
 def test_a_family_that_makes_a_correlation_shows_in_its_range():
-    pairs = {f"a{index}": (-index, index) for index in range(4)}  # a smaller loss is better
-    pairs |= {f"b{index}": (4 + index, 9 + index) for index in range(5)}
-    assert without_a_family(pairs, {name: name[0] for name in pairs}) == pytest.approx((-1, 1))
+    pairs = [(-index, index, "a") for index in range(4)]  # a smaller loss is better
+    pairs += [(4 + index, 9 + index, "b") for index in range(5)]
+    found = without_a_family(pd.DataFrame(pairs, columns=["rise", "score", "family"]))
+    assert found == pytest.approx((-1, 1))

@@ -3,7 +3,7 @@
 import pytest
 
 import results
-from board.settings import PREFIX, ranked, read_grid, settings_page
+from board.settings import PREFIX, ranked, read_grid, settings_tables
 from results import Study
 from zoo.comparison import stored
 from zoo.comparison.run_info import RunInfo
@@ -58,10 +58,10 @@ def test_most_encodings_that_learn_come_before_the_least_loss(study, tmp_path):
 def test_the_page_chooses_nothing_from_part_of_a_grid(study, tmp_path):
     entries = study.entries(tmp_path)
     store(study, tmp_path, entries[:-1])
-    page = settings_page([study], tmp_path)["settings.md"].decode()
+    page = settings_tables([study], tmp_path)["setting_copy"]
     assert "7 of 8 measured; nothing is chosen yet" in page and "Chosen" not in page
     store(study, tmp_path, entries)
-    page = settings_page([study], tmp_path)["settings.md"].decode()
+    page = settings_tables([study], tmp_path)["setting_copy"]
     assert "Chosen: `optimizer.lr=3e-3`, `model.init_std=auto`" in page
     assert "| 3e-3 | auto | 2 | 0.200 | 0.95 (0.300) | 0.99 (0.100) |" in page
 

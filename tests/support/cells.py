@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.comparison.paired import Difference
+from zoo.comparison.paired import Estimate
 
 
 def column(panel, label, name="mean"):
@@ -27,7 +27,7 @@ def labels(panel):
 
 def apart(panel, label, length):
     """The difference of a curve to the reference."""
-    return Difference(*(cell(panel, label, length, f"difference{end}") for end in ("", "_low", "_high")))
+    return Estimate(*(cell(panel, label, length, f"difference{end}") for end in ("", "_low", "_high")))
 
 
 def first(report, *names):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from zoo.comparison.paired import FEWEST_SEEDS, Difference
+from zoo.comparison.paired import FEWEST_SEEDS, Estimate
 from zoo.comparison.statistics import lengths_of
 
 FEW = 5
@@ -27,8 +27,8 @@ class Finding:
     length: int
     is_trained: bool
     leader: str
-    ahead_of: dict[str, Difference]
-    tied_with: dict[str, Difference]
+    ahead_of: dict[str, Estimate]
+    tied_with: dict[str, Estimate]
     absent: tuple[str, ...]
     why: str
 
@@ -41,7 +41,7 @@ def findings(summary: pd.DataFrame) -> list[Finding]:
         there, why = rows[rows["mean"].notna()], "; ".join({*rows["unranked"].dropna()} - {""})
         nearest = there[there["behind"].notna()].sort_values("behind", key=abs)
         behind = {
-            row.encoding: Difference(row.behind, row.behind_low, row.behind_high)
+            row.encoding: Estimate(row.behind, row.behind_low, row.behind_high)
             for row in nearest.itertuples()
         }
         ahead = {*there.loc[there["rank"] > 1, "encoding"]}

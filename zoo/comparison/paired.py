@@ -9,12 +9,13 @@ curves, since intervals of two kinds do not compare.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from zoo.comparison.formatting import number, signed
 from zoo.evaluation.interval import (
     UNKNOWN,
     Interval,
@@ -31,6 +32,34 @@ FEWEST_SEEDS = 3
 """Seeds for an interval over them: that of two seeds reaches 9 standard deviations to each side."""
 SCORES = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
 """For each measure with scores of each unit: their columns in `Units`, and the sizes of the units."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean or a paired difference with its 95 % interval, or the reason why it has none."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    why: str = ""
+
+    @property
+    def sign(self) -> int | None:
+        """1 or -1 where the interval excludes zero, 0 where it includes it, None without an interval."""
+        return None if math.isnan(self.low) else int(self.low > 0) - int(self.high < 0)
+
+    def __neg__(self) -> Estimate:
+        return Estimate(-self.value, -self.high, -self.low, self.why)
+
+    def text(self, form: Callable[[float], str] = number) -> str:
+        """`1.63 (1.62–1.64)`, or `+0.01 (-0.01 to +0.03)` if `form` writes signs."""
+        ends = (" to " if form is signed else "–").join(map(form, (self.low, self.high)))
+        return form(self.value) + ("" if math.isnan(self.low) else f" ({ends})")
+
+    def plus_minus(self) -> str:
+        """`+0.050 ±0.010`, of a symmetric interval; empty without a value."""
+        margin = "" if math.isnan(self.low) else f" ±{self.high - self.value:.3f}"
+        return "" if math.isnan(self.value) else f"{self.value:+.3f}{margin}"
 
 
 @dataclass(frozen=True)
@@ -67,10 +96,10 @@ class Sample:
         low, high = interval_of_ratio(self.amounts.mean(0), self.sizes)
         return (None if low is None else max(low, 0.0)), high
 
-    def interval(self, basis: Basis) -> tuple[float, float]:
-        """Both ends; NaN where no interval is known."""
+    def estimate(self, basis: Basis) -> Estimate:
+        """The mean; without ends where no interval is known."""
         parts = [self.over_units()] * basis.units + [interval_of_mean(self.values.values())] * basis.seeds
-        return _ends(self.mean, parts, 0.0, 1.0 if self.measure == RATE else math.inf)
+        return _estimate(self.mean, parts, 0.0, 1.0 if self.measure == RATE else math.inf)
 
 
 @dataclass(frozen=True)
@@ -86,28 +115,25 @@ class Basis:
         return f"95 % interval over {' and '.join(over)}"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A paired difference of two means with its 95 % interval, or the reason why there is none."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    why: str = ""
-
-    @property
-    def sign(self) -> int | None:
-        """1 or -1 where the interval excludes zero, 0 where it includes it, None without an interval."""
-        return None if math.isnan(self.low) else int(self.low > 0) - int(self.high < 0)
-
-    def __neg__(self) -> Difference:
-        return Difference(-self.value, -self.high, -self.low, self.why)
-
-
-def _ends(value: float, parts: Sequence[Interval], least: float, most: float) -> tuple[float, float]:
-    """The ends of an interval over several sources of change, within the range of the measure."""
+def _estimate(value: float, parts: Sequence[Interval], least: float, most: float) -> Estimate:
+    """A value with its interval over several sources of change, within the range of the measure."""
     low, high = combined(value, *parts)
-    return (math.nan, math.nan) if low is None else (max(low, least), min(high, most))
+    return Estimate(value) if low is None else Estimate(value, max(low, least), min(high, most))
+
+
+def mean_over_seeds(values: Sequence[float], most: float = 1.0, least: float = 0.0) -> Estimate:
+    """The mean of values between `least` and `most`, with its interval over seeds."""
+    return _estimate(float(np.mean(values)), [interval_of_mean(values)], least, most)
+
+
+def mean_over_lengths(samples: Sequence[Sample]) -> Sample:
+    """The sample of the mean over lengths; without amounts unless all have the same units."""
+    first = samples[0]
+    seeds = [seed for seed in first.values if all(seed in one.values for one in samples)]
+    values = {seed: float(np.mean([one.values[seed] for one in samples])) for seed in seeds}
+    if any(one.amounts is None or (one.units, [*one.values]) != (first.units, seeds) for one in samples):
+        return replace(first, values=values, stored=UNKNOWN, amounts=None)
+    return replace(first, values=values, amounts=np.mean([one.amounts for one in samples], axis=0))
 
 
 def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
@@ -140,23 +166,27 @@ def basis_of(samples: Sequence[Sample]) -> Basis:
     return Basis(seeds=seeds, units=units or not seeds)
 
 
-def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
+def difference(one: Sample, other: Sample, basis: Basis, margin: float | None = None) -> Estimate:
     """One mean less the other, paired over the same documents or examples and over the same seeds. Where the
-    seeds are not the same, the spreads of both are added."""
+    seeds are not the same, the spreads of both are added.
+
+    Args:
+        margin: half of the interval over seeds, where other runs tell it.
+    """
     value = one.mean - other.mean
-    parts = []
+    parts = [] if margin is None else [(value - margin, value + margin)]
     if basis.units:
         if one.amounts is None or other.amounts is None:
-            return Difference(value, why=f"the scores of each {one.unit} are not stored")
+            return Estimate(value, why=f"the scores of each {one.unit} are not stored")
         if one.units != other.units:
             why = f"other {one.unit}s were scored"
             if "text block" in (one.unit, other.unit):
                 why = "they have other text blocks: evaluate both again at the same lengths"
-            return Difference(value, why=why)
+            return Estimate(value, why=why)
         apart = one.amounts.mean(0) - other.amounts.mean(0)
         own = interval_of_rate_difference(apart) if one.sizes is None else interval_of_ratio(apart, one.sizes)
         if None in own:
-            return Difference(value, why="one document was scored")
+            return Estimate(value, why="one document was scored")
         parts.append(own)
     if basis.seeds and one.values.keys() == other.values.keys():
         parts.append(interval_of_mean(one.values[seed] - other.values[seed] for seed in one.values))
@@ -166,7 +196,7 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
         low, high = interval_of_mean(other.values.values())
         parts.append((value + other.mean - high, value + other.mean - low))
     most = 1.0 if one.measure == RATE else math.inf
-    return Difference(value, *_ends(value, parts, -most, most))
+    return _estimate(value, parts, -most, most)
 
 
 def ranks(ordered: Sequence[str], worse: Set[tuple[str, str]]) -> dict[str, int]:

@@ -8,24 +8,32 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from zoo.comparison.frame import COUNTS, KIND, MEASURES, Results
-from zoo.comparison.paired import Difference, basis_of, difference, make_sample, ranks
+from zoo.comparison.paired import (
+    Estimate,
+    Sample,
+    basis_of,
+    difference,
+    make_sample,
+    mean_over_lengths,
+    ranks,
+)
+from zoo.comparison.ranking import of_samples
 from zoo.errors import InputError, hint
 from zoo.registry import tasks
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """The measure of a protocol: the first of these that all its rows have, else the first other one."""
 ABOUT = ("protocol", "parameters", "targets", "axis", "explanation")
+ESTIMATES = ("difference", "behind", "change", "beyond", "beyond_behind")
 NUMBERS = (
-    "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high", "behind",
-    "behind_low", "behind_high", "effective_length", "count", "tokens_per_second", "peak_memory_mb",
-    *MEASURES,
+    "mean", "sd", "low", "high", "rank", *(f"{a}{b}" for a in ESTIMATES for b in ("", "_low", "_high")),
+    "rank_from", "rank_to", "effective_length", "count", "tokens_per_second", "peak_memory_mb", *MEASURES,
 )  # fmt: skip
 COLUMNS = (
     "panel", *ABOUT, "measure", "lower_is_better", "encoding", "length", "train_length", "interval",
@@ -46,10 +54,12 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     """A row for each protocol with its parameters (`panel`), encoding and length, the best encoding first.
 
     `mean`, `sd` and `values` are over the seeds, `low` and `high` end the 95 % interval, of `interval`.
-    `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length;
-    both are paired, and `no_interval` says why there is no interval. `rank` is that of
-    `zoo.comparison.paired.ranks`, and `unranked` says why there is none. `note` says why a value is missing.
-    For the effective length see `effective_length`; it is the same at every length of a curve.
+    `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length,
+    `change` the mean less that at the trained length; all are paired, and `no_interval` says why there is no
+    interval. `rank` is that of `zoo.comparison.paired.ranks`, and `unranked` says why there is none. `note`
+    says why a value is missing. The same at every length of a curve are: `beyond`, the mean over the lengths
+    above the trained one, and `beyond_behind`, less that of the best; `rank_from` and `rank_to`, the rank
+    interval by it (`zoo.comparison.ranking`); and `effective_length`.
 
     Args:
         reference: a label; by default the best at the trained length of the first panel. A panel without it
@@ -58,8 +68,6 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     Raises:
         InputError: no curve has that label.
     """
-    import pandas as pd
-
     kinds = {kind: rows for kind, rows in results.rows.groupby(KIND)}
     panels = [_means(kinds[kind], results) for kind in sorted(kinds, key=_place)]
     panels = [one for one in panels if one is not None]
@@ -110,8 +118,6 @@ def _means(rows: pd.DataFrame, results: Results) -> pd.DataFrame | None:
     Args:
         rows: of one protocol with its parameters on one set of targets.
     """
-    import pandas as pd
-
     measured = rows[rows["note"].isna()]
     measure = _main_measure(measured)
     if measure is None:
@@ -200,44 +206,85 @@ def _order(panel: pd.DataFrame) -> list[str]:
     return sorted(keys.index, key=lambda label: (keys.loc[label].tolist(), label))
 
 
+def samples(results: Results, protocol: str) -> dict[str, dict[int, Sample]]:
+    """The samples of the main measure of a protocol, by encoding and length."""
+    rows = results.rows[results.rows["protocol"] == protocol]
+    return samples_of(_means(rows, results))
+
+
 def _compared(panel: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Intervals, differences and ranks of the samples of a panel, by encoding and length."""
-    import pandas as pd
-
-    samples = {(row.encoding, row.length): row.sample for row in panel.itertuples() if row.sample is not None}
-    sign = 1 if panel["lower_is_better"].iloc[0] else -1
+    samples = samples_of(panel)
+    is_loss = bool(panel["lower_is_better"].iloc[0])
+    sign = 1 if is_loss else -1
+    every = [one for own in samples.values() for one in own.values()]
     # A protocol that scored one document takes the documents from the intervals of no other.
-    basis = basis_of([*samples.values()])
-    interval = basis.named("s or ".join(dict.fromkeys(one.unit for one in samples.values())) or "document")
+    basis = basis_of(every)
+    interval = basis.named("s or ".join(dict.fromkeys(one.unit for one in every)) or "document")
     several = panel.groupby("length")["sample"].count().max() > 1
     labels, rows = panel["encoding"].unique(), []
     effective = {label: effective_length(curve) for label, curve in panel.groupby("encoding")}
+    trained, _ = lengths_of(panel)
+    ranking = of_samples(beyond(samples, trained), basis, is_loss)
     for length in panel["length"].unique():
-        there = [label for label in labels if (label, length) in samples]
-        there.sort(key=lambda label: sign * samples[label, length].mean)
-        pairs: dict[tuple[str, str], Difference] = {}
+        there = [label for label in labels if length in samples[label]]
+        there.sort(key=lambda label: sign * samples[label][length].mean)
+        pairs: dict[tuple[str, str], Estimate] = {}
         for one, other in combinations(there, 2):
-            pairs[one, other] = difference(samples[one, length], samples[other, length], basis)
+            pairs[one, other] = difference(samples[one][length], samples[other][length], basis)
             pairs[other, one] = -pairs[one, other]
         unranked = "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None))
         worse = {pair for pair, one in pairs.items() if one.sign == sign}
         ranked = ranks(there, worse) if pairs and not unranked else {}
         for label in labels:
-            sample = samples.get((label, length))
-            low, high = sample.interval(basis) if sample else (math.nan, math.nan)
-            to_reference = pairs.get((label, reference), Difference())
-            behind = pairs.get((label, next(iter(there), "")), Difference())
+            own, changed = samples[label], Estimate()
+            if length in own and trained in own:
+                changed = difference(own[length], own[trained], basis)
+            estimates = {
+                "": own[length].estimate(basis) if length in own else Estimate(),
+                "difference": pairs.get((label, reference), Estimate()),
+                "behind": pairs.get((label, next(iter(there), "")), Estimate()),
+                "change": changed,
+                "beyond": ranking.values.get(label, Estimate()),
+                "beyond_behind": ranking.behind.get(label, Estimate()),
+            }
+            low, high = ranking.intervals.get(label, (None, None))
             longest, at_least = effective[label]
             rows.append({
-                "encoding": label, "length": length, "low": low, "high": high,
-                "interval": None if math.isnan(low) else interval,
+                "encoding": label, "length": length,
+                "interval": None if math.isnan(estimates[""].low) else interval,
                 "rank": ranked.get(label), "unranked": unranked, "reference": reference if several else None,
-                "difference": to_reference.value, "difference_low": to_reference.low,
-                "difference_high": to_reference.high, "no_interval": to_reference.why,
-                "behind": behind.value, "behind_low": behind.low, "behind_high": behind.high,
+                "no_interval": estimates["difference"].why, "rank_from": low, "rank_to": high,
                 "effective_length": longest, "effective_length_at_least": at_least,
+                **{name: one.value for name, one in estimates.items() if name},
+                **{f"{name}_{end}".strip("_"): getattr(one, end)
+                   for name, one in estimates.items() for end in ("low", "high")},
             })  # fmt: skip
     return pd.DataFrame(rows, dtype=object).astype({"length": int})
+
+
+def estimate(row: Mapping[str, Any], name: str = "mean") -> Estimate:
+    """A number of a row of the summary with its interval."""
+    start = "" if name == "mean" else f"{name}_"
+    return Estimate(row[name], row[f"{start}low"], row[f"{start}high"])
+
+
+def samples_of(panel: pd.DataFrame) -> dict[str, dict[int, Sample]]:
+    """The samples of each encoding by length, where it has values."""
+    return {
+        label: {row.length: row.sample for row in curve.itertuples() if row.sample is not None}
+        for label, curve in panel.groupby("encoding", sort=False)
+    }
+
+
+def beyond(samples: Mapping[str, Mapping[int, Sample]], trained: int) -> dict[str, Sample | None]:
+    """The samples of the means over the lengths above the trained one; None without a value at one of them.
+    Empty where there are no such lengths."""
+    lengths = sorted({length for own in samples.values() for length in own if length > trained})
+    return {
+        label: mean_over_lengths([own[at] for at in lengths]) if own.keys() >= {*lengths} else None
+        for label, own in (samples if lengths else {}).items()
+    }
 
 
 def effective_length(curve: pd.DataFrame) -> tuple[int | None, bool]:
@@ -287,8 +334,6 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
     """The costs of each encoding, means over its runs, indexed by label: parameters, tokens per second and
     machine of the training, and of an evaluation by the first protocol at the longest length that all curves
     have."""
-    import pandas as pd
-
     first = table[table["panel"] == 0].set_index("encoding")
     able = first[first["tokens_per_second"].notna()]
     counts = able.groupby("length").size()

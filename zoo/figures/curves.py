@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, panel_title
@@ -21,7 +22,6 @@ from zoo.figures.style import FAINT, GRID, INK, RC, Style, content, stacked, sty
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
     from plotly.graph_objects import Figure as Interactive
 
 HIGHEST = 1.5
@@ -30,24 +30,43 @@ RATE = (-0.03, 1.03)
 TICKS = 8
 WIDEST, LABEL = 21, 60
 """Characters of a label that leaves room for a second panel, and of any label."""
+LINEAR = 0.02
+"""Smaller changes of the loss have a linear axis."""
+LINE = 0.14
+"""Inches of a line of text; axes have 0.8 of the height of their panel."""
 ABOVE = "▲"
 """Marks a line that leaves through the top edge."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over the lengths of a panel.
+    """Lines over lengths.
 
     Attributes:
-        lines: by label the rows of a curve, with `value` and the ends of its interval as `low` and `high`.
+        lines: by label the rows of a curve, with `length`, `value`, the ends of its interval as `low` and
+            `high`, the `values` of its seeds and a `note`.
         unit: the label of the vertical axis; `range` its ends.
+        trained: the trained lengths.
         reference: the label whose values are zero in a plot of differences; empty in one of values.
+        floor: by length a value that says nothing; below it the plot is grey.
+        strong: labels that stand out.
+        is_change: an axis that is linear between -LINEAR and LINEAR and logarithmic outside.
+        texts: that stand for labels at the ends of the lines.
     """
 
     lines: Mapping[str, pd.DataFrame]
     unit: str
     range: tuple[float, float]
+    trained: Sequence[int]
     reference: str = ""
+    floor: Mapping[int, float] = field(default_factory=dict)
+    strong: Sequence[str] = ()
+    is_change: bool = False
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> list[int]:
+        return sorted({length for curve in self.lines.values() for length in curve["length"]})
 
     def exits(self) -> list[tuple[str, float]]:
         """The label of each line that leaves through the top edge, and the length there."""
@@ -61,25 +80,27 @@ class Plot:
             found += [(label, length) for length in lengths]
         return found
 
-    def ends(self) -> dict[str, str]:
-        """The text of each label, in the order of the ends of the lines, the highest first."""
-        values = {label: curve["value"].dropna() for label, curve in self.lines.items()}
-        last = {label: own.iloc[-1] if len(own) else -math.inf for label, own in values.items()}
-        highest = {label: own.max() for label, own in values.items() if own.max() > self.range[1]}
-        above = {label: f" {ABOVE} {value:,.4g}" for label, value in highest.items()}
-        return {
-            label: shorten(label, LABEL) + above.get(label, "")
-            for label in sorted(values, key=last.__getitem__, reverse=True)
-        }
+    def ends(self) -> list[tuple[str, str, float, float]]:
+        """Label, text, length and value at the end of each line."""
+        found = []
+        for label, curve in self.lines.items():
+            there, text = curve[curve["value"].notna()], shorten(self.texts.get(label, label), LABEL)
+            if there["value"].max() > self.range[1]:
+                text += f" {ABOVE} {there['value'].max():,.4g}"
+            elif len(there) and there["length"].max() < self.lengths[-1]:
+                text += f", ends at {there['length'].max()}"
+            last = there.iloc[-1] if len(there) else {"length": self.lengths[-1], "value": self.range[0]}
+            found.append((label, text, last["length"], last["value"]))
+        return found
 
 
 def plots(panel: pd.DataFrame) -> list[Plot]:
     """The plot of a panel's values, and that of its differences where curves are compared."""
-    first = panel.iloc[0]
-    made = [Plot(_lines(panel, "mean"), display_name(first["measure"]), _range(panel))]
+    first, trained = panel.iloc[0], panel["train_length"].unique().tolist()
+    made = [Plot(_lines(panel, "mean"), display_name(first["measure"]), _range(panel), trained)]
     if isinstance(reference := first["reference"], str):
         unit = f"Δ vs. {reference}" if len(reference) < 14 else "Δ"
-        made.append(Plot(_lines(panel, "difference"), unit, _range(panel, "difference"), reference))
+        made.append(Plot(_lines(panel, "difference"), unit, _range(panel, "difference"), trained, reference))
     return made
 
 
@@ -110,9 +131,9 @@ def _range(panel: pd.DataFrame, column: str = "mean") -> tuple[float, float]:
     return min(kept) - margin, max(kept) + margin
 
 
-def _ticks(panel: pd.DataFrame) -> dict[int, str]:
+def _ticks(plot: Plot) -> dict[int, str]:
     """Lengths at the axis, far enough apart to be read: powers of two times the trained one come first."""
-    lengths, trained = sorted(panel["length"].unique().tolist()), set(panel["train_length"])
+    lengths, trained = plot.lengths, {*plot.trained}
     anchor = next((length for length in lengths if length in trained), lengths[-1])
     apart = math.log2(lengths[-1] / lengths[0]) / TICKS
     ticks = [anchor]
@@ -150,8 +171,7 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     labels = list(summary["encoding"].unique())
     looks, columns = styles(labels), min(2 if max(map(len, labels)) <= WIDEST else 1, len(panels))
     rows, lower = math.ceil(len(panels) / columns), summary["reference"].notna().any()
-    # A line of text has 0.14 inches; axes have 0.8 of the height.
-    upper_height = max(3.9 if columns == 1 else 2.75, 0.14 * len(labels) + 0.3)
+    upper_height = max(3.9 if columns == 1 else 2.75, LINE / 0.8 * (len(labels) + 1))
     height = rows * (upper_height + 1.15 * lower) + 0.5
     figure = Figure(figsize=(7.6, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -160,7 +180,7 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
         cells = cell.subgridspec(len(made), 1, height_ratios=(2.6, 1.0)[: len(made)], hspace=0.04)
         below_each_other = cells.subplots(sharex=True, squeeze=False)[:, 0]
         for axes, plot in zip(below_each_other, made, strict=True):
-            _draw(axes, plot, panel, looks)
+            _draw(axes, plot, looks, 0 if plot.reference else LINE / 0.8 / upper_height)
         below_each_other[0].set_title(panel_title(panel), fontsize=8.5, pad=12)
         below_each_other[-1].set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
     intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
@@ -173,57 +193,113 @@ def curves(summary: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
-def _draw(axes: Axes, plot: Plot, panel: pd.DataFrame, looks: Mapping[str, Style]) -> None:
-    """Draw a plot with matplotlib. Beside one of values are its labels, in the order of the lines' ends."""
+def one_plot(plot: Plot, title: str, fixed: Sequence[str] = (), suffix: str = ".png") -> bytes:
+    """A plot by itself as a file. For `fixed` see `zoo.figures.style.styles`."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    height = max(2.6, LINE * (len(plot.lines) + 3))
+    with rc_context(RC):
+        figure = Figure(figsize=(7.0, height + 0.6), layout="constrained")
+        axes = figure.subplots()
+        _draw(axes, plot, styles(plot.lines, fixed), LINE / height)
+        axes.set_title(title, fontsize=8.5, pad=12)
+        return content(figure, suffix, dpi=200)
+
+
+def _draw(axes: Axes, plot: Plot, looks: Mapping[str, Style], gap: float) -> None:
+    """Draw a plot with matplotlib.
+
+    Args:
+        gap: of the labels at the ends of the lines, as a share of the height; 0 for no labels.
+    """
+    if plot.is_change:
+        axes.set_yscale("symlog", linthresh=LINEAR)
+        marks = [sign * mark for sign in (1, -1) for mark in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)]
+        marks = [0.0, *(mark for mark in marks if plot.range[0] < mark < plot.range[1])]
+        axes.set_yticks(marks, [f"{mark:+g}" if mark else "0" for mark in marks])
     axes.set_ylim(plot.range)
+    _length_axis(axes, plot)
     if plot.reference:
         axes.axhline(0, color=looks[plot.reference].color, linewidth=1.0, zorder=1)
-    drawn: dict[str, Line2D] = {}
+    if plot.floor:
+        lengths, floor = [*plot.floor], [*plot.floor.values()]
+        axes.fill_between(lengths, plot.range[0], floor, color=GRID, linewidth=0, zorder=0)
+        axes.plot(lengths, floor, color=FAINT, linewidth=1, zorder=1)
     for label, curve in plot.lines.items():
-        style, seeds = looks[label], curve[["length", "values"]].itertuples(index=False)
-        if not plot.reference:
-            points = [(length, value) for length, own in seeds for value in own.values()]
-            if curve["seeds"].iloc[0] > 1 and points:
-                look = {"color": style.color, "alpha": 0.45, "markersize": 2.6, "zorder": 2}
-                axes.plot(*zip(*points, strict=True), "o", **look)
+        style, strong = looks[label], label in plot.strong
+        if "values" in curve and not plot.reference:
+            seeds = curve[["length", "values"]].itertuples(index=False)
+            points = [(length, value) for length, own in seeds if len(own) > 1 for value in own.values()]
+            look = {"color": style.color, "alpha": 0.45, "markersize": 2.6, "zorder": 2}
+            axes.plot(*np.array(points).reshape(-1, 2).T, "o", **look)
+        if "low" in curve:
+            ends = curve["length"], curve["low"], curve["high"]
+            axes.fill_between(*ends, color=style.color, alpha=0.05, linewidth=0)
+            for end in ("low", "high"):
+                axes.plot(curve["length"], curve[end], color=style.color, alpha=0.35, linewidth=0.5, zorder=1)
         there = curve[curve["value"].notna()]
-        ends = curve["length"], curve["low"], curve["high"]
-        axes.fill_between(*ends, color=style.color, alpha=0.05, linewidth=0)
-        for end in ("low", "high"):
-            axes.plot(curve["length"], curve[end], color=style.color, alpha=0.35, linewidth=0.5, zorder=1)
         many = len(there) >= 10 or bool(plot.reference)
-        (drawn[label],) = axes.plot(
+        axes.plot(
             there["length"], there["value"], color=style.color, linestyle=style.linestyle,
-            marker=style.marker, linewidth=1.0 if plot.reference else 1.4, markersize=2.6 if many else 4.4,
-            markeredgecolor="white", markeredgewidth=0 if many else 0.4, zorder=3,
+            marker=style.marker, linewidth=2.2 if strong else 1.0 if plot.reference else 1.3,
+            markersize=2.6 if many else 4.2, markeredgecolor="white", markeredgewidth=0 if many else 0.4,
+            zorder=4 if strong else 3,
         )  # fmt: skip
-    _length_axis(axes, panel)
     for label, length in plot.exits():
         axes.plot(length, plot.range[1], "^", color=looks[label].color, markersize=4.5, clip_on=False)
     axes.set_ylabel(plot.unit, fontsize=7 if plot.reference else 8)
-    if plot.reference:
-        return
-    ends = plot.ends()
-    axes.legend(
-        [drawn[label] for label in ends], ends.values(), loc="center left", bbox_to_anchor=(1.0, 0.5),
-        labelcolor="linecolor", fontsize=7, frameon=False, handlelength=2.0, labelspacing=0.25,
-    )  # fmt: skip
-    notes = {"fontsize": 6.5, "color": FAINT, "textcoords": "offset points", "annotation_clip": True}
-    for length in panel["train_length"].unique():
-        place = {"xycoords": ("data", "axes fraction"), "xytext": (0, 1.5), "ha": "center"}
-        axes.annotate("trained", (length, 1.0), **place, **notes)
+    if gap:
+        _labels(axes, plot, looks, gap)
+        notes = {"fontsize": 6.5, "color": FAINT, "textcoords": "offset points", "annotation_clip": True}
+        for length in plot.trained:
+            place = {"xycoords": ("data", "axes fraction"), "xytext": (0, 1.5), "ha": "center"}
+            axes.annotate("trained", (length, 1.0), **place, **notes)
 
 
-def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
-    ticks, ends = _ticks(panel), (panel["length"].min(), panel["length"].max())
+def _labels(axes: Axes, plot: Plot, looks: Mapping[str, Style], gap: float) -> None:
+    """Write the label of each line beside its end, at least a gap from the others."""
+    scale, last = axes.transData + axes.transAxes.inverted(), plot.lengths[-1]
+    ends = [(*end, looks[end[0]].color) for end in plot.ends()]
+    ends += [("", "floor", length, value, INK) for length, value in [*plot.floor.items()][-1:]]
+    wanted = [scale.transform((length, value))[1] for _, _, length, value, _ in ends]
+    order = np.argsort(wanted, kind="stable")
+    heights = _apart(np.array(wanted)[order].clip(0, 1), gap)
+    for (label, text, length, value, color), height in zip([ends[at] for at in order], heights, strict=True):
+        line = {
+            "arrowstyle": "-",
+            "color": color,
+            "linewidth": 0.4,
+            "alpha": 0.6,
+            "shrinkA": 0,
+            "relpos": (0, 0.5),
+        }
+        axes.annotate(
+            text, (length, min(value, plot.range[1])), (1.02, height), textcoords="axes fraction", fontsize=7,
+            va="center", color=color, fontweight="normal" if label and label not in plot.strong else "bold",
+            annotation_clip=False, arrowprops=line if length == last else None,
+        )  # fmt: skip
+
+
+def _apart(values: np.ndarray, gap: float) -> np.ndarray:
+    """The heights from 0 to 1 nearest to ascending values that are at least a gap apart."""
+    steps = gap * np.arange(len(values))
+    flat = values - steps
+    flat = (np.maximum.accumulate(flat) + np.minimum.accumulate(flat[::-1])[::-1]) / 2
+    return flat.clip(0, max(0, 1 - steps[-1])) + steps
+
+
+def _length_axis(axes: Axes, plot: Plot) -> None:
+    ticks, lengths = _ticks(plot), plot.lengths
     axes.set_xscale("log", base=2)
-    axes.set_xticks([*ticks], [*ticks.values()])
+    one = plot.trained[0] if len(plot.trained) == 1 else None
+    axes.set_xticks([*ticks], [text + f"\n{at / one:g}x" * bool(one) for at, text in ticks.items()])
     axes.minorticks_off()
-    margin = (ends[1] / ends[0]) ** 0.04 if ends[1] > ends[0] else 1.1
-    axes.set_xlim(ends[0] / margin, ends[1] * margin)
+    margin = (lengths[-1] / lengths[0]) ** 0.04 if lengths[-1] > lengths[0] else 1.1
+    axes.set_xlim(lengths[0] / margin, lengths[-1] * margin)
     axes.grid(axis="y", color=GRID, linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
-    for length in panel["train_length"].unique():
+    for length in plot.trained:
         axes.axvline(length, color=FAINT, linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=0)
 
 
@@ -233,7 +309,8 @@ def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactiv
     Args:
         labels: all of the page, which decide the colours.
     """
-    looks, made, ticks = styles(labels), plots(panel), _ticks(panel)
+    looks, made = styles(labels), plots(panel)
+    ticks = _ticks(made[0])
     figure = stacked([0.7, 0.3][: len(made)], 0.04)
     for row, plot in enumerate(made, 1):
         for label, curve in plot.lines.items():

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from zoo.errors import InputError, hint
@@ -26,6 +26,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
 """As matplotlib names them."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5", "kerple", "fire", "fox", "cope")
 """The most used encodings have the first hues in every figure; a plugin has the last one."""
+FAMILIES = (
+    "rotary", "absolute", "content", "bias", "contextual", "weights", "position ids", "schedule",
+)  # fmt: skip
+"""The family of an encoding has the hue at its place."""
 INK, CAPTION, FAINT, GRID = "#333333", "#555555", "#8a8a8a", "#e6e6e6"
 """Text, captions, the background of a plot (axes, ticks, the mark of the trained length), and its grid."""
 RC = {
@@ -82,18 +86,35 @@ STYLES = tuple(
 )
 
 
-def styles(labels: Iterable[str]) -> dict[str, Style]:
+def family(spec: Any) -> str:
+    """The family of an encoding, or of the first one that it is built of; empty of an unknown plugin."""
+    from zoo import registry
+
+    while not isinstance(spec, str):
+        spec = spec[0] if isinstance(spec, list) else spec.get("of") or spec.get("pattern") or spec["name"]
+    return registry.encodings.describe(spec).family if spec in registry.encodings.names() else ""
+
+
+def family_color(family: str) -> str:
+    return HUES[FAMILIES.index(family)] if family in FAMILIES else INK
+
+
+def styles(labels: Iterable[str], fixed: Sequence[str] = ()) -> dict[str, Style]:
     """The style of each curve of a figure, by label, in the order of the labels.
 
     An encoding in `FIRST` has the same in every figure, and so has a single plugin. The style of another
     depends on its name alone unless its hue is taken. Up to eleven curves have eleven hues.
+
+    Args:
+        fixed: labels that have the same style in every figure, too.
     """
     from zoo import registry
 
-    labels, given = list(dict.fromkeys(labels)), {}
+    labels, fixed = list(dict.fromkeys(labels)), [*FIRST, *fixed]
+    given = {label: STYLES[fixed.index(label)] for label in labels if label in fixed}
     own = {name for name, one in registry.encodings.all().items() if one.builtin}
     names = {label: re.split(r"[ +(]", label)[0] for label in labels}
-    for label in sorted(labels, key=lambda label: (label not in FIRST, names[label] in own, label)):
+    for label in sorted({*labels} - {*fixed}, key=lambda label: (names[label] in own, label)):
         name = names[label]
         start = crc32(name.encode()) % len(STYLES) if name in own else len(FIRST)
         start = FIRST.index(name) if name in FIRST else start

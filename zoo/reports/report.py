@@ -32,12 +32,14 @@ TOKENIZER = ("card", "fingerprint.tokenizer")
 COLUMNS = (
     "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
     "interval", "rank", "reference", "difference", "difference_low", "difference_high",
+    "change", "change_low", "change_high", "beyond", "beyond_low", "beyond_high", "rank_from", "rank_to",
     "effective_length", "effective_length_at_least", "seeds", "measured", "counted", "count", "note",
     "added_parameters", "parameter_count", "training_tokens_per_second",
     "evaluation_tokens_per_second", "peak_memory_mb", "tuned", "tuned_losses", "tuned_grid",
     "runs", "comparable",
 )  # fmt: skip
 """Columns of compare.csv."""
+_COUNTS = ("rank", "rank_from", "rank_to", "count", "effective_length")
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Report:
         table = table.join(own, on="encoding").assign(comparable=comparable)
         for column, text in _TUNED.items():
             table[column] = table["encoding"].map({label: text(one) for label, one in self.tuned.items()})
-        return table[[*COLUMNS]].astype(dict.fromkeys(("rank", "count", "effective_length"), "Int64"))
+        return table[[*COLUMNS]].astype(dict.fromkeys(_COUNTS, "Int64"))
 
 
 _TUNED = {

@@ -21,9 +21,11 @@ from zoo.comparison.formatting import (
     text_path,
 )
 from zoo.comparison.frame import MEASURES
-from zoo.comparison.paired import Difference
-from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
+from zoo.comparison.paired import Estimate
+from zoo.comparison.ranking import span
+from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, estimate, lengths_of
 from zoo.figures.curves import interactive_curves
+from zoo.figures.style import family
 from zoo.figures.training import read_logged, training_curves
 from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
@@ -36,6 +38,10 @@ COSTS = {"tokens_per_second": ("tokens/s", count_text), "peak_memory_mb": ("peak
 RANK = (
     "rank: 1 + the number of {}s that are better beyond the interval of the difference, as are those with a "
     "still better mean from those with a still worse one"
+)
+BEYOND = (
+    "the mean over all tested lengths above the trained one; rank: from 1 + the number of {}s that are "
+    "better beyond the interval of the difference to the number of those that are not worse"
 )
 
 
@@ -53,6 +59,7 @@ def report_page(report: Report, svg: bytes | None = None) -> str:
     for panel in report.panels:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
+        own += ranks_picture(report, panel) if svg is None else []
         sections.append(PageSection(panel_title(panel), own))
     sections += [PageSection(one.caption, [one]) for one in (*costs_table(report), *tuning_table(report))]
     if svg is None and (figure := training_curves(_logged(report))):
@@ -106,14 +113,9 @@ def verdict(report: Report) -> list[Table]:
     return [Table(cells, f"Verdict by {by}", notes=["; ".join(limits(panel, report.subject))])]
 
 
-def _nearest(others: dict[str, Difference | None]) -> str:
-    texts = [f"{label} {_apart(one)}" if one else label for label, one in others.items()]
+def _nearest(others: dict[str, Estimate | None]) -> str:
+    texts = [f"{label} {one.text(signed)}" if one else label for label, one in others.items()]
     return ", ".join([*texts[:NAMED], *[f"{len(texts) - NAMED} more"] * (len(texts) > NAMED)]) or DASH
-
-
-def _apart(one: Difference) -> str:
-    """`+0.037 (+0.036 to +0.038)`."""
-    return f"{signed(one.value)} ({signed(one.low)} to {signed(one.high)})"
 
 
 def tables(report: Report) -> list[Table]:
@@ -133,6 +135,55 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
     yield _values(shown, subject, len(lengths))
     if isinstance(panel["reference"].iloc[0], str):
         yield _differences(shown, subject, panel)
+        if panel["rank_from"].notna().any():
+            cells = beyond_cells(panel).rename_axis(index=None, columns=subject)
+            about = f"beyond 1x: {BEYOND.format(subject)}"
+            yield Table(cells, f"{panel_title(panel)}: beyond the trained length", notes=[about])
+
+
+def ranks_picture(report: Report, panel: pd.DataFrame) -> list[Picture]:
+    """The paired differences to the best beyond the trained length, with the rank intervals; none without."""
+    from zoo.figures.ranking import dots
+
+    if panel["rank_from"].isna().all():
+        return []
+    cells = beyond_cells(panel)
+    rows = panel.drop_duplicates("encoding").set_index("encoding").loc[cells.index]
+    table = rows[["beyond_behind", "beyond_behind_low", "beyond_behind_high"]]
+    table = table.set_axis(["value", "low", "high"], axis="columns").assign(rank=cells["rank"], leads=False)
+    first = report.results.rows.groupby("encoding")["run"].first()
+    specs = {label: report.results.runs[path].recipe["model"]["encoding"] for label, path in first.items()}
+    families = {label: family(spec) for label, spec in specs.items()}
+    unit = f"mean {display_name(panel['measure'].iloc[0])} beyond the trained length, less that of the best"
+    picture = dots({panel_title(panel): (table, unit)}, families, suffix=".svg")
+    return [Picture(picture, f"{unit}, with 95 % intervals; after the name the rank interval")]
+
+
+def beyond_cells(panel: pd.DataFrame) -> pd.DataFrame:
+    """Texts by encoding, in the order of the means over the lengths beyond the trained one: its rank
+    interval, this mean, its paired difference to the best, the mean at the trained length, and the paired
+    changes of a loss from there."""
+    trained, _ = lengths_of(panel)
+    is_loss = bool(panel["lower_is_better"].iloc[0])
+    rows = panel.sort_values("beyond", ascending=is_loss, kind="stable")
+    first = rows.drop_duplicates("encoding").set_index("encoding")
+    cells = pd.DataFrame(index=first.index)
+    ranked = first["rank_from"].notna()
+    cells["rank"] = [
+        span(int(one["rank_from"]), int(one["rank_to"])) if ranked[label] else DASH
+        for label, one in first.iterrows()
+    ]
+    cells["mean beyond 1x"] = [estimate(one, "beyond").text() for _, one in first.iterrows()]
+    cells["to the best"] = [estimate(one, "beyond_behind").text(signed) for _, one in first.iterrows()]
+    at = dict(iter(rows.groupby("length")))
+    texts = {"1x": (at.get(trained), lambda one: estimate(one).text())}
+    for length in (length for length in at if length > trained and is_loss):
+        change = at[length], lambda one: estimate(one, "change").plus_minus() or DASH
+        texts[f"change at {length / trained:g}x"] = change
+    for name, (own, text) in texts.items():
+        if own is not None:
+            cells[name] = pd.Series({one["encoding"]: text(one) for _, one in own.iterrows()})
+    return cells.fillna(DASH)
 
 
 class _Notes(dict):
@@ -165,8 +216,7 @@ def _values(panel: pd.DataFrame, subject: str, count: int) -> Table:
     measure, lengths = display_name(first["measure"]), sorted(panel["length"].unique())
 
     def cell(row: Any) -> str:
-        ends = "" if math.isnan(row.low) else f" ({number(row.low)}–{number(row.high)})"
-        return f"{number(row.mean)}{ends}{notes.mark(row.note)}"
+        return Estimate(row.mean, row.low, row.high).text() + notes.mark(row.note)
 
     cells = _cells(panel, subject, cell)
     about = [
@@ -214,7 +264,7 @@ def _differences(panel: pd.DataFrame, subject: str, every: pd.DataFrame) -> Tabl
             return "reference" if row.encoding == reference else DASH
         if math.isnan(low):
             return signed(value) + notes.mark(f"no interval: {row.no_interval}")
-        return _apart(Difference(value, low, high)) + " tied" * (low <= 0 <= high)
+        return Estimate(value, low, high).text(signed) + " tied" * (low <= 0 <= high)
 
     cells = _cells(panel, subject, cell)
     for length in dict.fromkeys(lengths_of(every)):

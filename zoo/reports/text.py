@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from zoo.comparison.formatting import SUPERSCRIPTS
+from zoo.comparison.formatting import DASH, SUPERSCRIPTS
 from zoo.reports.page import Table
 from zoo.reports.report import Report
 from zoo.reports.tables import about_text, caveats, tables, verdict, warning
@@ -70,22 +70,25 @@ def _items(texts: Iterable[str]) -> str:
 
 
 def _table_markdown(table: Table) -> str:
-    header = [table.cells.columns.name, *table.cells]
-    lines = [_line(map(_plain, header)), _line(["---", *["---:"] * len(table.cells.columns)])]
+    rows = []
     for index, (name, *cells) in enumerate(table.cells.itertuples()):
         best = [f"**{cell}**" if (index, at) in table.bold else _plain(cell) for at, cell in enumerate(cells)]
-        lines.append(_line([_plain(name), *best]))
+        rows.append([_plain(name), *best])
+    text = markdown_table(map(_plain, [table.cells.columns.name, *table.cells]), rows)
     below = "\n".join(f"{_plain(line)}  " for line in table.notes)  # two blanks break a line
-    return "\n\n".join([f"## {_plain(table.caption)}", "\n".join(lines), *[below] * bool(below)])
+    return "\n\n".join([f"## {_plain(table.caption)}", text, *[below] * bool(below)])
+
+
+def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells are Markdown; an empty one is a dash."""
+    header = [*header]
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *([cell or DASH for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _plain(text: str) -> str:
     """Text on one line without Markdown or HTML."""
     return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(text, quote=False))
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def latex(report: Report) -> str:
