@@ -116,7 +116,7 @@ def test_ci_runs_the_two_installing_commands():
 
 
 class RunHere:
-    """A run of a sweep, in this process; tests/sweep/test_real_sweep.py has processes of their own."""
+    """A run of a sweep, in this process; tests/sweep/test_sweep.py has processes of their own."""
 
     def __init__(self, command: list[str], **how: object):
         self.returncode = main(command[3:])
@@ -135,7 +135,7 @@ def test_every_other_command_runs(
     monkeypatch.chdir(home)
     monkeypatch.delenv("ZOO_DATA", raising=False)
     monkeypatch.setattr(
-        "zoo.sweep.sweep.subprocess", SimpleNamespace(Popen=RunHere, DEVNULL=None, STDOUT=None)
+        "zoo.sweep.processes.subprocess", SimpleNamespace(Popen=RunHere, DEVNULL=None, STDOUT=None)
     )
     ran = 0
     trained = commands()[0].split(" && ")[-1].partition("-m ")[2]  # without the installation

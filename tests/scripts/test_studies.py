@@ -8,7 +8,7 @@ import torch
 
 import results
 from zoo import registry
-from zoo.sweep.queue import measured
+from zoo.sweep.measure import measured
 
 
 @pytest.mark.slow

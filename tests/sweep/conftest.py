@@ -1,10 +1,12 @@
-"""Sweeps over a tiny recipe, with a stand-in for `fit` where the training itself does not matter."""
+"""Sweeps over a tiny recipe."""
 
 from pathlib import Path
 
 import pytest
 import yaml
-from fit_stub import PROCESSES
+
+from zoo.sweep.flags import read_flags
+from zoo.sweep.folder import KeptRun
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,37 +21,44 @@ def tiny(here, mapping):
 
 
 @pytest.fixture
-def alone(monkeypatch):
+def planned(tiny):
+    """The runs of flags."""
+
+    def planned(encodings, seeds=(0,), sets=(), grid=(), file=tiny):
+        return read_flags(file, encodings, seeds, sets, grid).entries(Path("runs"))
+
+    return planned
+
+
+@pytest.fixture
+def environment(monkeypatch):
     """The processes of runs take one core and no GPU."""
     for name, value in {"PYTHONPATH": ROOT, "OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}.items():
         monkeypatch.setenv(name, str(value))
 
 
 @pytest.fixture
-def compared(monkeypatch):
-    """The arguments of each comparison, instead of the comparison."""
-    calls = []
+def untrained(tiny, monkeypatch):
+    """Runs end at once, with their learning rate as the validation loss.
+
+    Gives the names of those begun, those that fail, and the names of the runs in each comparison.
+    """
+    begun, fails, compared = [], set(), []
+
+    def run_all(commands, places):
+        begun.extend(one.name for one in commands)
+        for one in commands:
+            if one.name not in fails:
+                folder = Path("runs", one.name)
+                folder.mkdir(parents=True, exist_ok=True)
+                (lr,) = (word.partition("=")[2] for word in one.words if word.startswith("optimizer.lr="))
+                (folder / "metrics.csv").write_text(f"step,val/loss\n6,{lr}\n")
+        return dict.fromkeys(fails & {one.name for one in commands}, "exit code 1")
+
+    monkeypatch.setattr("zoo.sweep.sweep.run_all", run_all)
+    monkeypatch.setattr(KeptRun, "is_finished", property(lambda run: run.folder.exists()))
+    monkeypatch.setattr(KeptRun, "validate_folder", lambda run: None)
     monkeypatch.setattr(
-        "zoo.reports.compare.compare",
-        lambda paths, out: calls.append(([path.name for path in paths], str(out))),
+        "zoo.reports.compare.compare", lambda paths, out: compared.append([path.name for path in paths])
     )
-    return calls
-
-
-@pytest.fixture
-def stub(tiny, compared, monkeypatch):
-    """`fit` is the stand-in; gives the lines of its beginnings and ends."""
-    monkeypatch.setattr("zoo.sweep.sweep.subprocess", PROCESSES)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-
-    def times():
-        file = Path("times")
-        return [line.split() for line in file.read_text().splitlines()] if file.is_file() else []
-
-    return times
-
-
-@pytest.fixture
-def steps_of():
-    """The optimizer steps in a run folder's last checkpoint, made by the stand-in."""
-    return lambda folder: int(Path(folder, "checkpoints", "last.ckpt").read_text())
+    return begun, fails, compared

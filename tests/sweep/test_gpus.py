@@ -3,7 +3,7 @@
 import pytest
 
 from zoo.launch.devices import cpu_cores
-from zoo.sweep.sweep import environments, visible_gpus
+from zoo.sweep.processes import environments, visible_gpus
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from board.measured import shown_runs
 from zoo import cli
 from zoo.comparison import stored
 from zoo.evaluation.store import read_measurements
-from zoo.sweep.queue import Queue
 from zoo.sweep.study import read_study
 
 ROOT = Path(__file__).parents[2]
@@ -185,9 +184,10 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
     ({"sets": []}, "sets:", "sets: unknown key; did you mean 'set'?"),
     ({"during": {"step": [2]}}, "step:", "during.step: unknown key; did you mean 'steps'?"),
     ({"lengths": 9}, "lengths:", "lengths: must be a list, got 9; write [9]"),
-    ({"encodings": ["alibbi"]}, "- alibbi", "encodings.0: no encoding 'alibbi'; did you mean 'alibi'?"),
+    ({"encodings": ["alibbi"]}, "- alibbi", "model.encoding: no encoding 'alibbi'; did you mean 'alibi'?"),
     ({"own": {"ropee": []}}, "ropee:", "own.ropee: no encoding 'ropee'; did you mean 'rope'?"),
     ({"set": ["data.x=1"]}, "- data.x", "data.x: unknown key"),
+    ({"set": ["seed=1"]}, "- seed", "seed: the sweep sets it"),
     ({"own": {"t5": ["model.x=1"]}}, "- model.x", "model.x: unknown key"),
     ({"options": {"t5": {"num_bucket": 8}}}, "t5:", "model.encoding.num_bucket: "),
     ({"grid": {"optimizer.lrr": [1, 2]}}, "optimizer.lrr:", "optimizer.lrr: unknown key"),
@@ -232,14 +232,13 @@ def test_a_study_of_ones_own(here, capsys):
     assert stored.read(here / "mine" / "near.parquet") == []
 
 
-def test_a_study_on_slurm_is_an_array_of_queues(here, monkeypatch, capsys):
-    calls = []
-    monkeypatch.setattr("zoo.sweep.queue.sbatch", lambda *options: calls.append(options) or "7")
-    write_study(here)
-    Queue([Path("1_tiny.yaml")], Path("out"), only=["rope"], jobs=3).submit("--time=1:00:00")
-    (options,) = calls
+def test_a_study_on_slurm_is_an_array_of_sweeps(sweep, cluster, here):
+    assert sweep("--only", "rope", "--jobs", "3", "--slurm=--time=1:00:00") == 0
+    (options,) = cluster()
     assert {"--job-name=tiny", "--array=1-3", "--time=1:00:00"} < {*options}
-    assert options[-1].endswith("-m zoo sweep 1_tiny.yaml --store out --only rope --jobs=1")
+    lines = (here / "runs/tiny_sweep/commands.txt").read_text().splitlines()
+    assert len(lines) == 3
+    assert lines[0].endswith("-m zoo sweep 1_tiny.yaml --store out --only rope --jobs 3 --jobs=1")
 
 
 @pytest.mark.slow

@@ -1,164 +1,148 @@
 """Finished runs are skipped, others continue, and a failure stops no other run."""
 
+import json
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from killed_runs import alive_in_group, wait_for
 from measured import measurements_of
+from run_files import saved
 
 from zoo import cli
-from zoo.errors import InputError, RunError
-from zoo.sweep.plan import covers
-from zoo.sweep.sweep import Sweep
+from zoo.runs.folder import write_recipe
+from zoo.sweep.folder import covers
 
+SWEEP = ["sweep", "tiny.yaml", "--encodings", "alibi,rope"]
 PAIR = ["alibi_tiny_s0", "rope_tiny_s0"]
-EVERY = [*PAIR, "alibi_tiny_s1", "rope_tiny_s1"]
+PLUGIN = """\
+import zoo
+from zoo import registry
 
 
-@pytest.fixture
-def go(stub, tiny):
-    """Sweep alibi and rope over a seed; gives the (run, first step) of the runs begun by it."""
-
-    def go(seeds=(0,), how="run", **more):
-        before = len(stub())
-        getattr(Sweep(tiny, ["alibi", "rope"], seeds, **more), how)()
-        return begun(stub()[before:])
-
-    return go
+@zoo.register("brittle")
+class Brittle(registry.encodings.load("alibi")):
+    def bias(self, head, q, k):
+        raise ArithmeticError("not today")
+"""
 
 
-def begun(times):
-    return [(name, int(step)) for what, name, step, *_ in times if what == "begin"]
+@pytest.mark.slow
+@pytest.mark.launch
+def test_one_fails_and_the_rest_is_compared(tiny, environment, capsys):
+    Path("brittle.py").write_text(PLUGIN)
+    command = [*SWEEP[:3], "brittle,alibi", "--set", "plugins=[brittle.py]"]
+    assert cli.main(command) == 1
+    out, err = capsys.readouterr()
+    assert "2 runs (0 finished, 2 to do)" in err and "[2/2] alibi_tiny_s0: finished" in err
+    log = Path("runs/logs/brittle_tiny_s0.log")
+    assert "1 of 2 runs failed" in err and err.count("ArithmeticError: not today") == 2
+    assert f"    log: {log}" in err and "ArithmeticError: not today" in log.read_text()
+    assert f"tried again by: python -m zoo {shlex.join(command)}" in err
+    assert "alibi" in out and Path("runs/tiny_comparison/index.html").is_file()
+    card = Path("runs/alibi_tiny_s0/card.json")
+    assert json.loads(card.read_text())["finished"] is True
+    # Again: only what is missing.
+    written = card.stat().st_mtime_ns
+    assert cli.main(command) == 1 and card.stat().st_mtime_ns == written
+    assert log.read_text().count("$ python -m zoo fit") == 2
+    # A trained run is only evaluated: what its folder lacks, and further lengths.
+    shutil.rmtree("runs/alibi_tiny_s0/evaluation")
+    only = [*SWEEP[:3], "alibi", "--set", "plugins=[brittle.py]"]
+    assert cli.main([*only, "--list"]) == 0 and "tiny: 0 of 1 done" in capsys.readouterr().out
+    assert cli.main([*only, "--set", "evaluate.lengths=[8, 64]"]) == 0
+    assert json.loads(card.read_text())["steps"] == saved(card.parent)["global_step"]
+    assert cli.main([*only, "--set", "evaluate.lengths=[64]", "--list"]) == 0
+    assert capsys.readouterr().out.endswith("tiny: 1 of 1 done\n")
 
 
-def at_once(times):
-    """The largest number of runs that were going at one time."""
-    going, most = 0, 0
-    for what, *_ in times:
-        going += 1 if what == "begin" else -1
-        most = max(most, going)
-    return most
+def children(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [*map(int, found.stdout.split())]
 
 
-def content(folder):
-    return {str(f): f.read_bytes() for f in sorted(Path(folder).rglob("*")) if f.is_file()}
+@pytest.mark.slow
+@pytest.mark.launch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_sweep_leaves_no_process_and_goes_on(tiny, environment, capfd, number):
+    endless = ["--set", "trainer.max_steps=100000", "--set", "optimizer.schedule=constant"]
+    metrics = [Path("runs", name, "metrics.csv") for name in PAIR]
+    command = [sys.executable, "-m", "zoo", *SWEEP, *endless, "--jobs", "2"]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        assert wait_for(lambda: all(file.exists() for file in metrics), 300), capfd.readouterr().err
+        groups = children(process.pid)
+        os.kill(process.pid, number)
+        process.wait(300)
+    finally:
+        process.kill()
+    assert len(groups) == 2 and wait_for(lambda: not any(map(alive_in_group, groups)))
+    if number == signal.SIGKILL:
+        return
+    assert process.returncode == 130
+    text = capfd.readouterr().err
+    assert f"continue: python -m zoo {shlex.join([*SWEEP, *endless])} --jobs 2" in text
+    steps = [saved(file.parent)["global_step"] for file in metrics]
+    assert min(steps) > 0 and "Traceback" not in text
+    most = max(steps) + 1
+    assert cli.main([*SWEEP, *endless, "--set", f"trainer.max_steps={most}"]) == 0
+    assert [saved(file.parent)["global_step"] for file in metrics] == [most] * 2
+    assert all("continuing" in Path("runs/logs", f"{name}.log").read_text() for name in PAIR)
 
 
-def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
-    assert go((0, 1)) == [(name, 0) for name in EVERY]
-    assert compared == [(EVERY, "runs/tiny_comparison")]
-    assert at_once(stub()) == 1
-    message = capsys.readouterr().err
-    assert (
-        "4 runs (0 finished, 4 to do)" in message
-        and "[2/4] rope_tiny_s0: finished" in message
-        and "left" in message
-    )
-    assert go((0, 1)) == [] and compared[1:] == compared[:1]
-    assert "all 4 runs of tiny are finished already" in capsys.readouterr().err
+def test_a_run_of_another_recipe_is_never_touched(planned, capsys):
+    for run in planned("alibi,rope"):
+        run.folder.mkdir(parents=True)
+        write_recipe(run.folder, run.recipe)
+    before = {file: file.read_bytes() for file in Path("runs").rglob("*.yaml")}
+    assert cli.main([*SWEEP, "--seeds", "1,0", "--set", "optimizer.lr=1"]) == 2
+    text = capsys.readouterr().err
+    assert all(f"runs/{name}" in text for name in PAIR)
+    assert "optimizer.lr" in text and "choose another --out" in text
+    assert {file: file.read_bytes() for file in Path("runs").rglob("*") if file.is_file()} == before
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint(go, stub, compared, steps_of, capsys):
-    Path("kills").write_text("alibi_tiny_s0")
-    with pytest.raises(RunError, match=r"1 of 2 runs failed") as caught:
-        go()
-    assert "killed by SIGKILL: out of memory?" in str(caught.value)
-    assert [name for name, _ in begun(stub())] == PAIR  # the other was run nevertheless
-    assert compared == [(PAIR[1:], "runs/tiny_comparison")] and steps_of("runs/alibi_tiny_s0") == 4
-    Path("kills").unlink()
-    assert go() == [("alibi_tiny_s0", 4)] and compared[-1][0] == PAIR
+def test_everything_in_the_way_is_reported_at_once(tiny, capsys):
+    for name in [*PAIR, "tiny_comparison"]:
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "thesis.tex").write_text("")
+    assert cli.main(SWEEP) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3
 
 
-def test_a_trained_run_is_evaluated(go):
-    go()
-    shutil.rmtree("runs/rope_tiny_s0/evaluation")
-    assert go() == [("rope_tiny_s0", 6)]
-    assert go() == []
-    # Lengths that were not measured are measured, of all runs.
-    lengths = ["evaluate.lengths=[8, 64]"]
-    assert go(sets=lengths) == [(name, 6) for name in PAIR]
-    assert go(sets=lengths) == go(sets=["evaluate.lengths=[64]"]) == []
+def test_printed_commands_have_the_recipes_of_the_runs(planned, capsys):
+    quoted = ["--set", "init_from=it's $HOME"]
+    assert cli.main([*SWEEP, *quoted, "--print-commands"]) == 0
+    runs = planned("alibi,rope", sets=quoted[1:])
+    out, err = capsys.readouterr()
+    assert [shlex.split(line) for line in out.splitlines()] == [
+        ["python", "-m", "zoo", *run.command.words] for run in runs
+    ]
+    assert f"then: python -m zoo {shlex.join([*SWEEP, *quoted])} --compare-only" in err
+    assert all(run.command.words[-2:] == ["--resume", "auto"] for run in runs)
 
 
-def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
-    Path("fails").write_text("rope_tiny_s0")
-    with pytest.raises(RunError) as caught:
-        go()
-    text = str(caught.value)
-    assert compared[0][0] == ["alibi_tiny_s0"]
-    assert "1 of 2 runs failed" in text and text.count("ValueError: the loss is NaN") == 1
-    log = Path("runs/logs/rope_tiny_s0.log")
-    assert f"log: {log}" in text and "Traceback" in log.read_text()
-    assert "python -m zoo sweep tiny.yaml --encodings 'alibi, rope' --seeds 0 --out runs" in text
-    # Without a checkpoint it begins anew, and its log is continued.
-    assert not Path("runs/rope_tiny_s0/checkpoints").exists()
-    Path("fails").unlink()
-    assert go() == [("rope_tiny_s0", 0)]
-    assert log.read_text().count("$ python -m zoo fit") == 2 and "Traceback" in log.read_text()
-
-
-def test_a_run_of_another_recipe_is_never_touched(go, stub):
-    go()
-    before, runs = content("runs"), len(stub())
-    for change in ("optimizer.lr=1", "trainer.max_steps=9", "trainer.max_steps=5"):
-        with pytest.raises(InputError) as caught:
-            go((1, 0), sets=[change])
-        text = str(caught.value)
-        for name in PAIR:
-            assert f"runs/{name}" in text
-        assert change.partition("=")[0] in text and "choose another --out" in text
-        assert content("runs") == before and len(stub()) == runs  # not even the runs of seed 1
-
-
-def test_a_run_can_be_made_longer_where_that_is_the_same_run(go):
-    constant = "optimizer.schedule=constant"
-    go(sets=[constant])
-    assert go(sets=[constant, "trainer.max_steps=9"]) == [(name, 6) for name in PAIR]
-
-
-def test_everything_in_the_way_is_reported_at_once(go, stub):
-    for name in PAIR:
-        folder = Path("runs") / name
-        folder.mkdir(parents=True)
-        (folder / "thesis.tex").write_text("")
-    Path("runs/tiny_comparison").mkdir()
-    Path("runs/tiny_comparison/thesis.tex").write_text("")
-    with pytest.raises(InputError) as caught:
-        go()
-    assert len(caught.value.problems) == 3 and stub() == []
-
-
-def test_printed_commands_are_those_that_are_run(go, capsys, stub):
-    quoted = ["init_from=it's $HOME"]
-    assert go(how="print_commands", sets=quoted) == []
-    lines = capsys.readouterr().out.splitlines()
-    go(sets=quoted)
-    logs = [Path("runs/logs", f"{name}.log").read_text().splitlines()[0] for name in PAIR]
-    assert [f"$ {line}" for line in lines] == logs
-    assert all(line.endswith("--resume auto") for line in lines)
-    assert all(shlex.split(line)[:4] == ["python", "-m", "zoo", "fit"] for line in lines)
-    assert all(quoted[0] in shlex.split(line) for line in lines)
-    capsys.readouterr()
-    assert go(how="print_commands", sets=quoted) == [] and capsys.readouterr().out == ""
-
-
-def test_finished_runs_can_be_compared_alone(go, compared):
-    Path("fails").write_text("rope_tiny_s0")
-    for how in ("run", "compare"):
-        with pytest.raises(RunError, match="1 of 2 runs failed"):
-            go(how=how)
-    assert compared == [(["alibi_tiny_s0"], "runs/tiny_comparison")] * 2
+def test_finished_runs_can_be_compared_alone(untrained, capsys):
+    begun, _, compared = untrained
+    Path("runs/alibi_tiny_s0").mkdir(parents=True)
+    assert cli.main([*SWEEP, "--compare-only"]) == 1
+    assert "1 of 2 runs failed" in capsys.readouterr().err
+    assert (begun, compared) == ([], [PAIR[:1]])
 
 
 @pytest.mark.parametrize("arguments", [
     ["tiny.yaml"], ["tiny.yaml", "--encodings", "alibi", "--seeds=-1"],
     ["tiny.yaml", "--encodings", "alibi", "--jobs", "0"],
 ])  # fmt: skip
-def test_wrong_arguments_are_exit_2(stub, arguments):
+def test_wrong_arguments_are_exit_2(untrained, arguments):
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", *arguments])
-    assert caught.value.code == 2 and stub() == []
+    assert caught.value.code == 2 and untrained[0] == []
 
 
 @pytest.mark.parametrize("rows, covered", [

@@ -8,6 +8,7 @@ from pathlib import Path
 from zoo.commands.argument_types import add_set, count, whole_numbers, words
 from zoo.console import waiting
 from zoo.errors import InputError, Problem
+from zoo.launch.ranks import exit_when_parent_dies
 
 SUMMARY = "Train one recipe, or a study, with several encodings and seeds, and compare them."
 EXAMPLES = """
@@ -21,7 +22,7 @@ zoo sweep STUDY.yaml --only alibi,rope --limit 3 --nice && zoo compare STUDY.par
 """
 
 OF_RECIPES = ("seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
-OF_STUDIES = ("store", "only", "limit", "nice", "list", "forget")
+OF_STUDIES = ("store", "only", "limit", "nice", "forget")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--print-commands", action="store_true", help="print the commands of unfinished runs, and run nothing"
     )
-    how.add_argument("--list", action="store_true", help="of a study: show finished and missing entries")
+    how.add_argument("--list", action="store_true", help="show finished and missing runs")
     how.add_argument("--forget", metavar="ENTRY", help="of a study: remove a stored entry, as alibi_seed0")
     study = parser.add_argument_group("of a study")
     tables = "folder of the tables STUDY.parquet (default: that of each study)"
@@ -71,61 +72,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    exit_when_parent_dies()
     of_study = options.encodings is None and any(map(_is_study, options.files))
     why = "a study file has its own" if of_study else "only a study takes it"
     parser = options.verb_parser
     for name in OF_RECIPES if of_study else OF_STUDIES:
         if getattr(options, name) != parser.get_default(name):
             raise InputError(Problem(why, where=f"--{name.replace('_', '-')}"))
-    if of_study:
-        _run_studies(options)
-    elif options.encodings is None:
+    if not of_study and options.encodings is None:
         parser.error("a recipe needs --encodings, and a study the key `encodings`")
-    elif len(options.files) > 1:
+    if not of_study and len(options.files) > 1:
         parser.error(f"one recipe, not {len(options.files)}: {' '.join(map(str, options.files))}")
+    if options.select_seeds and not options.grid:
+        raise InputError("--select-seeds choose from a grid: add --grid KEY=A,B")
+    with waiting("loading torch"):
+        from zoo.sweep.flags import read_flags
+        from zoo.sweep.sweep import FolderSweep, TableSweep, print_list
+    # The command that repeats this one: here, in another process, or as a job of SLURM.
+    how = ("--slurm", options.slurm, f"--slurm={options.slurm}", "--compare-only", "--print-commands")
+    words = [word for word in options.arguments if word not in how]
+    if of_study:
+        sweep = TableSweep(
+            options.files, words, options.store, options.only, options.limit, options.jobs, options.nice
+        )
     else:
-        _run_recipe(options)
+        study = read_flags(options.files[0], options.encodings, options.seeds, options.set, options.grid)
+        sweep = FolderSweep(study, words, options.out, options.jobs, options.select_seeds)
+    if options.list:
+        print_list(sweep.entries())
+    elif options.forget is not None:
+        sweep.forget(options.forget)
+    elif options.slurm is not None:
+        sweep.submit(options.slurm)
+    elif options.print_commands:
+        sweep.print_commands()
+    elif options.compare_only:
+        sweep.run(trains=False)
+    else:
+        sweep.run()
 
 
 def _is_study(file: Path) -> bool:
     from zoo.recipe.tree import read_file
 
     return file.is_file() and "encodings" in read_file(file).values
-
-
-def _run_studies(options: argparse.Namespace) -> None:
-    with waiting("loading torch"):
-        from zoo.sweep.queue import Queue
-
-    queue = Queue(options.files, options.store, options.only, options.limit, options.jobs, options.nice)
-    if options.list:
-        queue.print_list()
-    elif options.forget is not None:
-        queue.forget(options.forget)
-    elif options.slurm is not None:
-        queue.submit(options.slurm)
-    else:
-        queue.run()
-
-
-def _run_recipe(options: argparse.Namespace) -> None:
-    with waiting("loading torch"):
-        from zoo.sweep.grid import read_grid
-        from zoo.sweep.plan import read_encodings
-        from zoo.sweep.sweep import Sweep
-
-        encodings, grid = read_encodings(options.encodings), read_grid(options.grid)
-    if options.select_seeds and not grid:
-        raise InputError("--select-seeds choose from a grid: add --grid KEY=A,B")
-    sweep = Sweep(
-        options.files[0], encodings, options.seeds, options.set, options.out, options.jobs, grid,
-        options.select_seeds,
-    )  # fmt: skip
-    if options.print_commands:
-        sweep.print_commands()
-    elif options.slurm is not None:
-        sweep.submit(options.slurm)
-    elif options.compare_only:
-        sweep.compare()
-    else:
-        sweep.run()

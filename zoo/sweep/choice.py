@@ -12,52 +12,49 @@ from typing import Any
 from zoo.files import atomic_write
 from zoo.runs.folder import METRICS, TUNED
 from zoo.runs.metrics_csv import read_metrics
-from zoo.sweep.grid import Grid, Point, points
-from zoo.sweep.plan import PlannedRun
+from zoo.sweep.folder import KeptRun
+from zoo.sweep.processes import note
 
 LOSS = "val/loss"
 
 
-def choose(
-    runs: Sequence[PlannedRun], grid: Grid, failed: Collection[str]
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The best point of each encoding, by the mean of the last validation losses over the seeds.
+def choose(runs: Sequence[KeptRun], failed: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The content of `tuned.json` for each encoding, with its best setting by the mean of the last validation
+    losses over the seeds. Prints the choice.
 
-    Validation has the trained length. A point is not chosen where one of its runs failed.
-
-    Returns: the content of `tuned.json` for each encoding, and a line of text for each.
+    Validation has the trained length. A setting is not chosen where one of its runs failed.
     """
-    tuned, lines = {}, []
-    for encoding in dict.fromkeys(run.encoding for run in runs):
-        losses: dict[Point, dict[int, float]] = {}
-        for point in points(grid):
-            own = [run for run in runs if (run.encoding, run.point) == (encoding, point)]
-            if not any(run.name in failed for run in own):
-                losses[point] = {run.seed: validation_loss(run.folder) for run in own}
-        means = {point: statistics.fmean(of_seeds.values()) for point, of_seeds in losses.items()}
-        best = min(means, key=means.__getitem__, default=None)
-        if best is not None:
-            tuned[encoding] = {
-                "grid": grid,
-                "chosen": best,
-                "by": f"{LOSS} at length {runs[0].recipe.data.sequence_length}",
-                "losses": {
-                    " ".join(point): {seed: loss if loss < math.inf else None for seed, loss in own.items()}
-                    for point, own in losses.items()
-                },
-            }
-            shown = ", ".join(f"{loss:.4g} at {' '.join(point)}" for point, loss in means.items())
-            lines.append(f"{encoding}: {' '.join(best)} is chosen; validation loss {shown}")
-    return tuned, lines
+    losses: dict[str, dict[tuple[str, ...], dict[int, float]]] = {}
+    lost = {(run.encoding, run.setting) for run in runs if run.name in failed}
+    for run in runs:
+        if (run.encoding, run.setting) not in lost:
+            of_settings = losses.setdefault(run.encoding, {})
+            of_settings.setdefault(run.setting, {})[run.seed] = validation_loss(run.folder)
+    tuned = {}
+    for encoding, of_settings in losses.items():
+        means = {setting: statistics.fmean(own.values()) for setting, own in of_settings.items()}
+        best = min(means, key=means.__getitem__)
+        tuned[encoding] = {
+            "grid": runs[0].study.grid,
+            "chosen": best,
+            "by": f"{LOSS} at length {runs[0].recipe.data.sequence_length}",
+            "losses": {
+                " ".join(setting): {seed: loss if loss < math.inf else None for seed, loss in own.items()}
+                for setting, own in of_settings.items()
+            },
+        }
+        shown = ", ".join(f"{loss:.4g} at {' '.join(setting)}" for setting, loss in means.items())
+        note(f"{encoding}: {' '.join(best)} is chosen; validation loss {shown}")
+    return tuned
 
 
-def record(runs: Iterable[PlannedRun], tuned: Mapping[str, dict[str, Any]]) -> None:
+def record(runs: Iterable[KeptRun], tuned: Mapping[str, dict[str, Any]]) -> None:
     """Write the choice into the folders of the chosen runs, and take an earlier one back from the others.
 
     By this file `compare` treats runs that were tuned by the same grid alike.
     """
     for run in runs:
-        if (choice := tuned.get(run.encoding)) and run.point == choice["chosen"]:
+        if (choice := tuned.get(run.encoding)) and run.setting == choice["chosen"]:
             atomic_write(run.folder / TUNED, json.dumps(choice, indent=1) + "\n")
         else:
             (run.folder / TUNED).unlink(missing_ok=True)

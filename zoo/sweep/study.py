@@ -1,4 +1,4 @@
-"""A study: a recipe with encodings, seeds and settings, each an entry whose run is stored in one table."""
+"""A study: a recipe with encodings, seeds and settings. Each combination is an entry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,12 +24,19 @@ from zoo.errors import InputError, Problem, collect, hint, shorten
 from zoo.recipe import Recipe, Tree, read_recipe, to_yaml_line
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.tree import KeyPath, read_file
+from zoo.tasks import build_encoding
 
 S = TypeVar("S", bound="Study")
 
 STRICT = ConfigDict(extra="forbid")
 OPTIONS = "options.yaml"
 """The file beside studies with options of encodings that all of them share."""
+OWNED = {
+    "seed": "the sweep sets it, by its seeds",
+    "name": "each run of a sweep has a name of its own",
+    "model.encoding": "the sweep sets it: give options with the encoding",
+}
+"""Keys that `set` and `grid` cannot have."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -106,21 +113,16 @@ class Study:
         """The resolved recipe of an entry; `setting` are `key=value` changes of the grid."""
         return read_recipe(self.base, [text for text, _ in self.changes(encoding, seed, setting)])
 
-    def changes(self, encoding: str, seed: int, setting: Sequence[str]) -> list[tuple[str, KeyPath]]:
+    def changes(self, encoding: str, seed: int, setting: Sequence[str] = ()) -> list[tuple[str, KeyPath]]:
         """The `key=value` changes that make the recipe of an entry, and the key of the study for each."""
         given = self.options.get(encoding, {})
         spec = given if isinstance(given, list) else {"name": encoding, **given}
-        values = {
-            "model.encoding": (spec, ("options", encoding) if given else ("encodings",)),
-            "name": (f"{encoding}_{self.name}_seed{seed}", ("name",)),
-            "seed": (seed, ("encodings" if isinstance(self.encodings, dict) else "seeds",)),
-            "logging": (["csv"], ()),
-            "compile": (self.compile, ("compile",)),
-            "trainer.devices": (1, ()),
-            "trainer.accelerator": (self.accelerator, ("accelerator",)),
-            "trainer.precision": (self.precision, ("precision",)),
-            "evaluate.lengths": (self.lengths, ("lengths",)),
-            "evaluate.protocols": (self.protocols, ("protocols",)),
+        seeds = ("seeds", self.seeds.index(seed)) if seed in self.seeds else ("encodings",)
+        values: dict[str, tuple[Any, KeyPath]] = {
+            "model.encoding": (spec, self._place(encoding)),
+            "name": (self.run_name(encoding, seed, setting), ("name",)),
+            "seed": (seed, seeds),
+            **{key: (value, (key.rpartition(".")[2],)) for key, value in self.fixed.items()},
         }
         return [
             *((text, ("set", index)) for index, text in enumerate(self.set)),
@@ -128,6 +130,27 @@ class Study:
             *((text, ("own", encoding, index)) for index, text in enumerate(self.own.get(encoding, ()))),
             *((f"{key}={to_yaml_line(value)}", path) for key, (value, path) in values.items() if value != []),
         ]
+
+    def _place(self, encoding: str) -> KeyPath:
+        named = {name: path for path, name in _texts(self.encodings, ("encodings",))}
+        return ("options", encoding) if encoding in self.options else named.get(encoding, ("encodings",))
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Values of the recipe that all entries of a table share."""
+        return {
+            "logging": ["csv"],
+            "compile": self.compile,
+            "trainer.devices": 1,
+            "trainer.accelerator": self.accelerator,
+            "trainer.precision": self.precision,
+            "evaluate.lengths": self.lengths,
+            "evaluate.protocols": self.protocols,
+        }
+
+    def run_name(self, encoding: str, seed: int, setting: Sequence[str]) -> str:
+        """The name in the recipe of an entry."""
+        return f"{encoding}_{self.name}_seed{seed}"
 
     @property
     def by_seed(self) -> dict[int, str | list[str]]:
@@ -138,7 +161,11 @@ class Study:
     @property
     def settings(self) -> list[tuple[str, ...]]:
         """The combinations of the grid."""
-        return [*itertools.product(*([f"{key}={v}" for v in values] for key, values in self.grid.items()))]
+        texts = [
+            [f"{key}={value if isinstance(value, str) else to_yaml_line(value)}" for value in values]
+            for key, values in self.grid.items()
+        ]
+        return [*itertools.product(*texts)]
 
     @property
     def known(self) -> list[str]:
@@ -147,49 +174,68 @@ class Study:
         return list(dict.fromkeys([*registry.encodings.names(), *own]))
 
     def entries(self, out: Path) -> list[Entry]:
-        """All entries, seed by seed. `all` leaves out encodings that the registry declares for the other kind
-        of model, or for the evaluation of another encoding's checkpoints alone."""
-        kind = self.recipe("none", 0).model.kind
-
-        def is_trained(name: str) -> bool:
-            about = registry.encodings.all().get(name)
-            return about is None or (getattr(about, kind) and not about.replaces)
-
+        """All entries, seed by seed."""
         return [
-            Entry(self, encoding, seed, out, setting)
+            self.entry(self, encoding, seed, out, setting)
             for (seed, wanted), setting in itertools.product(self.by_seed.items(), self.settings)
-            for encoding in self.known
-            if (is_trained(encoding) if wanted == "all" else encoding in wanted)
+            for encoding in self._names(wanted)
         ]
 
+    def _names(self, wanted: str | list[str]) -> list[str]:
+        """The encodings in the order of the registry. `all` leaves out those that the registry declares for
+        the other kind of model, or for the evaluation of another encoding's checkpoints alone."""
+        known = self.known
+        if wanted != "all":
+            return sorted(dict.fromkeys(wanted), key=lambda name: [*known, name].index(name))
+        kind, every = self.recipe("none", 0).model.kind, registry.encodings.all()
+        left_out = {name for name, about in every.items() if not getattr(about, kind) or about.replaces}
+        return [name for name in known if name not in left_out]
+
+    @property
+    def entry(self) -> type[Entry]:
+        return Entry
+
     def validate(self, tree: Tree) -> None:
-        """Raises InputError for every encoding whose recipe is wrong; `tree` is that of the file."""
-        self._validate_recipe(tree, "none", 0, ())  # imports plugins, which may register encodings
-        named = dict(_texts(tree.values["encodings"], ("encodings",)))
-        named |= {(key, name): name for key in ("own", "after_training") for name in getattr(self, key)}
-        unknown = {path: name for path, name in named.items() if name not in ("all", *self.known)}
-        if unknown:
-            texts = {
-                path: f"no encoding {name!r}; {hint(name, self.known)}" for path, name in unknown.items()
-            }
-            raise InputError(tree.problem(*one) for one in texts.items())
-        entries = self.entries(Path())
+        """Raises InputError for every recipe that is wrong; `tree` has the location of each key."""
+        if "all" in self.by_seed.values():
+            self._validate_entry(Entry(self, "none", 0, Path()), tree)
+        entries = self.entries(Path())[::-1]
+        # Every encoding with every setting, and every seed.
+        tried = [*{(one.encoding, one.setting): one for one in entries}.values()]
         problems: list[Problem] = []
-        # One entry for each encoding, and one for each setting.
-        for one in ({one.encoding: one for one in entries} | {one.setting: one for one in entries}).values():
+        for one in [*reversed(tried), *{one.seed: one for one in entries}.values()]:
             with collect(problems):
-                self._validate_recipe(tree, one.encoding, one.seed, one.setting)
+                self._validate_entry(one, tree)
+        known = {*self.known, *(one.encoding for one in entries)}  # plugins are imported now
+        problems += [
+            tree.problem((key, name), f"no encoding {name!r}; {hint(name, known)}")
+            for key in ("own", "after_training")
+            for name in getattr(self, key)
+            if name not in known
+        ]
         if problems:
             raise InputError(dict.fromkeys(problems))
 
-    def _validate_recipe(self, tree: Tree, encoding: str, seed: int, setting: Sequence[str]) -> None:
-        changes = self.changes(encoding, seed, setting)
-        places = {f"--set {shorten(text, 500)}": tree.location(path) for text, path in changes}
+    def _validate_entry(self, entry: Entry, tree: Tree) -> None:
+        owned = [
+            Problem(why, key, tree.location(path))
+            for text, path in entry.changes
+            for key, why in OWNED.items()
+            if path[0] in ("set", "grid", "own") and re.match(rf"\s*{key}\s*[.=]", text)
+        ]
+        if owned:
+            raise InputError(owned)
         try:
-            self.recipe(encoding, seed, setting)
+            self.validate_recipe(entry.recipe)
         except InputError as error:
-            found = (replace(one, where=places.get(one.where or "") or one.where) for one in error.problems)
-            raise InputError(found) from error
+            places = {f"--set {shorten(text, 500)}": tree.location(path) for text, path in entry.changes}
+            places[""] = tree.location(self._place(entry.encoding))
+            where = [places.get(one.where or "") or one.where for one in error.problems]
+            raise InputError(map(lambda one, at: replace(one, where=at), error.problems, where)) from error
+
+    def validate_recipe(self, recipe: Recipe) -> None:
+        """Raises InputError for a recipe whose entry cannot be trained."""
+        build_encoding(recipe)
 
 
 def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
@@ -232,7 +278,10 @@ def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 @plain_dataclass(frozen=True)
 class Entry:
-    """One encoding of a study with one seed and setting, whether it is measured yet or not."""
+    """One encoding of a study with one seed and setting, whether it is measured yet or not.
+
+    Its run is stored in the table of the study, in the folder `out`.
+    """
 
     study: Study
     encoding: str
@@ -256,6 +305,10 @@ class Entry:
         return self.out / f"{self.study.name}.parquet"
 
     @property
+    def changes(self) -> list[tuple[str, KeyPath]]:
+        return self.study.changes(self.encoding, self.seed, self.setting)
+
+    @cached_property
     def recipe(self) -> Recipe:
         return self.study.recipe(self.encoding, self.seed, self.setting)
 
@@ -263,6 +316,15 @@ class Entry:
     def run(self) -> RunInfo | None:
         """The stored run; None while it is missing."""
         return stored_runs(self.table).get(self.path)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.run is not None
+
+    @property
+    def seconds(self) -> float:
+        """The time that it took."""
+        return sum(self.run.origin["seconds"].values()) if self.run else 0.0
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:

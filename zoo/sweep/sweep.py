@@ -1,106 +1,177 @@
-"""Every encoding with every seed: runs the unfinished runs, here or as a SLURM array, then compares all."""
+"""Sweeps: the missing entries of studies, one after another or several at once, here or as SLURM jobs.
+
+The entries of study files are rows of a table. A lock keeps two sweeps off the same entry, so several
+processes, machines and SLURM jobs may share a table. A sweep that is stopped drops its current entry, which
+the next start trains from its beginning. The entries of flags have run folders, and a comparison.
+"""
 
 from __future__ import annotations
 
 import itertools
-import os
 import shlex
-import signal
-import subprocess
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.console import duration
-from zoo.errors import InputError, Problem, RunError, collect
+import torch
+
+from zoo.comparison import stored
+from zoo.console import command, duration
+from zoo.errors import InputError, Problem, RunError, collect, hint
 from zoo.files import atomic_write
-from zoo.launch.devices import cpu_cores
-from zoo.launch.ranks import PARENT
 from zoo.launch.slurm import SRUN, job_options, sbatch
-from zoo.recipe import to_yaml_line
-from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.compare import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.choice import choose, record
-from zoo.sweep.grid import Grid
-from zoo.sweep.plan import PlannedRun, plan
-
-VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
+from zoo.sweep.flags import FlagStudy
+from zoo.sweep.folder import KeptRun
+from zoo.sweep.measure import give_way, work_through
+from zoo.sweep.processes import Command, environments, note, run_all, visible_gpus
+from zoo.sweep.study import Entry, read_study
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """One recipe with every encoding and every seed.
+class TableSweep:
+    """Study files, worked through in order.
 
     Attributes:
-        recipe: the file.
-        encodings: as a recipe has them.
-        seeds: of initial weights, data order and dropout.
-        sets: `key=value` texts laid over the recipe, for all runs.
-        out: the folder of the runs' folders. Logs are in its `logs`, the comparison in its RECIPE_comparison.
-        jobs: runs at the same time; by default one for each visible GPU, and on a CPU one.
-        grid: values of keys; each encoding is trained with the best combination, and these runs are compared.
-        select_seeds: seeds that choose from the grid; by default the smallest number that is not in `seeds`.
+        files: of the studies.
+        words: of the command line that repeats this sweep.
+        store: the folder of the tables; by default that of each file.
+        only: encodings; by default all.
+        limit: the most entries to measure.
+        jobs: processes; by default one for each visible GPU, and on a CPU one.
+        nice: whether to give way to other processes.
     """
 
-    recipe: Path
-    encodings: Sequence[Any]
-    seeds: Sequence[int] = (0,)
-    sets: Sequence[str] = ()
-    out: Path = RUNS
+    files: Sequence[Path]
+    words: Sequence[str] = ()
+    store: Path | None = None
+    only: Sequence[str] = ()
+    limit: int | None = None
     jobs: int | None = None
-    grid: Grid = field(default_factory=dict)
-    select_seeds: Sequence[int] = ()
+    nice: bool = False
 
     def run(self) -> None:
-        """Train the unfinished runs, then compare all.
+        """Measure the missing entries.
+
+        Raises:
+            InputError: every problem of a study, before anything is measured.
+            RunError: some entries failed; all others are done.
+            KeyboardInterrupt: stopped by the user.
+        """
+        entries = self.entries(validated=True)
+        if not torch.cuda.is_available():
+            for name in dict.fromkeys(one.study.name for one in entries if one.study.accelerator == "gpu"):
+                print(f"{name}: passed over, it needs a GPU", flush=True)
+            entries = [one for one in entries if one.study.accelerator == "cpu"]
+        missing = [one for one in entries if not one.is_finished]
+        if self.nice:
+            give_way()
+        try:
+            failed = self._work(missing) if missing else []
+        except KeyboardInterrupt:
+            message = "interrupted; the current entries are dropped, and the next start trains them again"
+            raise KeyboardInterrupt(message) from None
+        for table in dict.fromkeys(one.table for one in entries if one.is_finished):
+            print(f"compare: {command('compare', table)}")
+        if failed:
+            raise RunError(f"failed: {', '.join(failed)}")
+
+    def _work(self, missing: Sequence[Entry]) -> list[str]:
+        most = min(self.limit or len(missing), len(missing))
+        places = environments(missing[0].recipe.trainer, self.jobs, most, visible_gpus())
+        if len(places) == 1:
+            return work_through(missing, self.limit)
+        shares = [len(range(n, most, len(places))) for n in range(len(places))]
+        words = [[*self.words, "--jobs=1", *([f"--limit={n}"] if self.limit else [])] for n in shares]
+        return [*run_all([Command(f"job {n}", own) for n, own in enumerate(words, 1)], places)]
+
+    def submit(self, options: str) -> None:
+        """Submit `jobs` SLURM jobs that measure missing entries; `options` are those of `sbatch`."""
+        names = list(dict.fromkeys(one.study.name for one in self.entries(validated=True)))
+        commands = [Command("", [*self.words, "--jobs=1"])] * (self.jobs or 1)
+        folder = RUNS / f"{names[0]}_sweep"
+        job = submit(names[0], commands, folder, ["--ntasks=1"], options)
+        print(f"job {job} has {len(commands)} sweeps of {', '.join(names)}; output in {folder}")
+
+    def forget(self, name: str) -> None:
+        """Remove a stored entry, such as `alibi_seed0`. Raises InputError where there is none."""
+        entries = [one for one in self.entries() if one.name == name and one.is_finished]
+        if not entries:
+            raise InputError(Problem("no stored entry has this name", where=f"--forget {name}"))
+        for entry in entries:
+            stored.remove(entry.table, entry.path)
+
+    def entries(self, validated: bool = False) -> list[Entry]:
+        """The entries of the studies, of the encodings in `only`."""
+        found: list[Entry] = []
+        for file in self.files:
+            study, tree = read_study(file)
+            if validated:
+                study.validate(tree)
+            found += study.entries(self.store or file.parent)
+        every = {one.encoding for one in found}
+        if unknown := [name for name in self.only if name not in every]:
+            raise InputError(
+                Problem(f"no such encoding here; {hint(unknown[0], every)}", where=f"--only {unknown[0]}")
+            )
+        return [one for one in found if one.encoding in (self.only or every)]
+
+
+@dataclass(frozen=True)
+class FolderSweep:
+    """A recipe with every encoding and every seed, and the comparison of their runs.
+
+    With a grid, each encoding is trained with the best combination, and these runs are compared.
+
+    Attributes:
+        study: of the flags.
+        words: of the command line that repeats this sweep.
+        out: the folder of the runs' folders. Logs are in its `logs`, the comparison in its RECIPE_comparison.
+        jobs: runs at the same time; by default one for each visible GPU, and on a CPU one.
+        select_seeds: seeds that choose from the grid; by default the smallest number that is not among those
+            of the study.
+    """
+
+    study: FlagStudy
+    words: Sequence[str]
+    out: Path = RUNS
+    jobs: int | None = None
+    select_seeds: Sequence[int] = ()
+
+    def run(self, trains: bool = True) -> None:
+        """Train the unfinished runs, or report them as failed, and compare the finished ones.
+
+        With a grid, the runs that choose from it come first.
 
         Raises:
             InputError: every problem of every run, before anything is started; runs that cannot be compared.
             RunError: some run failed; all others are done.
             KeyboardInterrupt: stopped by the user; its text has the command that continues.
         """
-        self._run(self._train)
+        selection = self._selection()
+        failed = self._train(selection, trains)
+        tuned = choose(selection, failed)
+        runs = self._reported(tuned)
+        failed |= self._train(runs, trains)
+        self._compare(runs, failed, tuned)
 
-    def compare(self) -> None:
-        """Train nothing: compare the runs that are finished, and report the others as failed."""
-        self._run(lambda name, runs, todo: {run.name: "not finished" for run in todo})
-
-    def _run(self, train: Callable[[str, list[PlannedRun], list[PlannedRun]], dict[str, str]]) -> None:
-        """Choose from the grid, and compare the runs of the choice.
-
-        Args:
-            train: trains the unfinished of some runs, and returns the reason of each failed one.
-        """
-        selection: list[PlannedRun] = []
-        failed: dict[str, str] = {}
-        if self.grid:
-            name, selection, todo = self._plan(self._selecting())
-            failed = train(name, selection, todo)
-        tuned = self._choose(selection, failed)
-        name, runs, todo = self._plan(self.seeds, tuned)
-        failed |= train(name, runs, todo)
-        self._compare(name, runs, failed, tuned, [run for run in selection if run not in runs])
-
-    def _train(self, name: str, runs: list[PlannedRun], todo: list[PlannedRun]) -> dict[str, str]:
-        """Train the unfinished runs as processes; returns the reason of each failed one."""
-        if not todo:
-            return {}
-        places = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
-        self._announce(name, runs, todo, f"{len(places)} at a time; ")
-        processes = _Processes(todo, places)
+    def _train(self, runs: list[KeptRun], trains: bool) -> dict[str, str]:
+        """The reason of each failed run."""
+        unfinished = self._unfinished(runs)
+        if not unfinished or not trains:
+            return {run.name: "not finished" for run in unfinished}
+        places = environments(runs[0].recipe.trainer, self.jobs, len(unfinished), visible_gpus())
+        self._announce(runs, unfinished, f"{len(places)} at a time; ")
         try:
-            return processes.run()
+            return run_all([run.command for run in unfinished], places)
         except KeyboardInterrupt:
-            finished = len(runs) - len(todo) + len(processes.finished)
             raise KeyboardInterrupt(
-                f"interrupted; {finished} of {len(runs)} runs are finished, the others resume from "
-                f"their last checkpoints; continue: {shlex.join(self.command())}"
+                f"interrupted; {sum(run.is_finished for run in runs)} of {len(runs)} runs are finished, the "
+                f"others resume from their last checkpoints; continue: {command(*self.words)}"
             ) from None
 
     def submit(self, options: str) -> None:
@@ -114,36 +185,24 @@ class Sweep:
         Raises:
             RunError: `sbatch` is missing, or refuses; nothing is submitted then, or only the array.
         """
-        name, runs, todo, tuned = self._unfinished()
-        if not todo:
-            self._compare(name, runs, {}, tuned)
+        runs, unfinished, tuned = self._stage()
+        if not unfinished:
+            self._compare(runs, {}, tuned)
             return
+        selects = tuned is None
         # Without all losses nothing can be chosen.
-        selects = bool(self.grid) and not tuned
-        then, condition = ("--compare-only", "afterany") if not selects else (f"--slurm={options}", "afterok")
-        folder, needed = self.out / f"{name}_sweep", job_options(runs[0].recipe.trainer)
-        commands = folder / "commands.txt"
-        lines = [
-            f"{shlex.join(run.command(sys.executable))} >>{shlex.quote(str(run.log))} 2>&1\n" for run in todo
-        ]
-        todo[0].log.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(commands, "".join(lines))
-        first = sbatch(
-            f"--job-name={name}",
-            f"--array=1-{len(todo)}" + (f"%{self.jobs}" if self.jobs else ""),
-            f"--output={folder}/slurm-%A_%a.out",
-            *needed,
-            *shlex.split(options),
-            f'--wrap=eval "{SRUN} $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {shlex.quote(str(commands))})"',
-        )
+        then, condition = (f"--slurm={options}", "afterok") if selects else ("--compare-only", "afterany")
+        folder, name = self.out / f"{self.study.name}_sweep", self.study.name
+        needed, commands = job_options(runs[0].recipe.trainer), [run.command for run in unfinished]
+        first = submit(name, commands, folder, needed, options, self.jobs)
         second = sbatch(
             f"--job-name={name}_comparison",
             f"--output={folder}/comparison.out",
             f"--dependency={condition}:{first}",
             *shlex.split(options),
-            f"--wrap={shlex.join([*self.command(sys.executable), then])}",
+            f"--wrap={Command('', [*self.words, then]).line(sys.executable)}",
         )
-        self._announce(name, runs, todo)
+        self._announce(runs, unfinished)
         after = "the choice and the other runs" if selects else "the comparison"
         print(
             f"job {first} has the runs, job {second} {after} after them; commands and output in "
@@ -152,237 +211,141 @@ class Sweep:
 
     def print_commands(self) -> None:
         """Print the command of each unfinished run; run nothing."""
-        _, runs, todo, tuned = self._unfinished()
+        runs, unfinished, tuned = self._stage()
         for run in runs:
-            if run in todo:
-                print(run.command_line(), flush=True)
+            if run in unfinished:
+                print(run.command.line(), flush=True)
             else:
-                _note(f"# {run.name}: finished")
-        then = "--print-commands" if self.grid and not tuned else "--compare-only"
-        _note(f"# then: {shlex.join([*self.command(), then])}")
+                note(f"# {run.name}: finished")
+        then = "--print-commands" if tuned is None else "--compare-only"
+        note(f"# then: {command(*self.words, then)}")
 
-    def command(self, python: str = "python") -> list[str]:
-        """This sweep as a command."""
-        command = [python, "-m", "zoo", "sweep", str(self.recipe)]
-        command += ["--encodings", to_yaml_line(list(self.encodings))[1:-1]]
-        command += ["--seeds", ",".join(map(str, self.seeds))]
-        command += [part for text in self.sets for part in ("--set", text)]
-        for key, values in self.grid.items():
-            command += ["--grid", f"{key}={to_yaml_line(list(values))[1:-1]}"]
-        command += ["--select-seeds", ",".join(map(str, self._selecting()))] if self.grid else []
-        return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
+    def _stage(self) -> tuple[list[KeptRun], list[KeptRun], dict[str, dict[str, Any]] | None]:
+        """The runs that choose until all of them are finished, then those of the choice; the unfinished ones;
+        and the choice."""
+        selection = self._selection()
+        if unfinished := self._unfinished(selection):
+            return selection, unfinished, None
+        tuned = choose(selection, ())
+        runs = self._reported(tuned)
+        return runs, self._unfinished(runs), tuned
 
-    def _selecting(self) -> Sequence[int]:
-        """The seeds that choose from the grid."""
-        return self.select_seeds or [next(seed for seed in itertools.count() if seed not in self.seeds)]
+    def _selection(self) -> list[KeptRun]:
+        """The runs that choose from the grid; none without one."""
+        own = self.study.seeds
+        seeds = self.select_seeds or [next(seed for seed in itertools.count() if seed not in own)]
+        return replace(self.study, seeds=list(seeds)).entries(self.out) if self.study.grid else []
 
-    def _choose(self, selection: Sequence[PlannedRun], failed: Collection[str]) -> dict[str, dict[str, Any]]:
-        tuned, lines = choose(selection, self.grid, failed)
-        if lines:
-            _note("\n".join(lines))
-        return tuned
+    def _reported(self, tuned: Mapping[str, dict[str, Any]]) -> list[KeptRun]:
+        runs = self.study.entries(self.out)
+        chosen = {(encoding, one["chosen"]) for encoding, one in tuned.items()}
+        return [run for run in runs if not run.setting or (run.encoding, run.setting) in chosen]
 
-    def _unfinished(self) -> tuple[str, list[PlannedRun], list[PlannedRun], dict[str, dict[str, Any]]]:
-        """As `_plan`, of the runs that choose as long as one of these is unfinished; and the choice."""
-        tuned: dict[str, dict[str, Any]] = {}
-        if self.grid:
-            name, selection, todo = self._plan(self._selecting())
-            if todo:
-                return name, selection, todo, tuned
-            tuned = self._choose(selection, ())
-        return *self._plan(self.seeds, tuned), tuned
+    def entries(self) -> list[KeptRun]:
+        """The runs of the current stage."""
+        return self._stage()[0]
 
-    def _plan(
-        self, seeds: Sequence[int], tuned: Mapping[str, dict[str, Any]] | None = None
-    ) -> tuple[str, list[PlannedRun], list[PlannedRun]]:
-        """The name of the sweep, its runs, and the unfinished ones.
-
-        Args:
-            tuned: the choice from the grid, for each encoding; by default the whole grid.
-
-        Raises:
-            InputError: every obstacle to any run, or to the comparison.
-        """
-        name, runs = plan(self.recipe, self.encodings, seeds, self.sets, self.out, self.grid)
-        if self.grid and tuned is not None:
-            runs = [one for one in runs if tuned.get(one.encoding, {}).get("chosen") == one.point]
-        todo: list[PlannedRun] = []
+    def _unfinished(self, runs: Sequence[KeptRun]) -> list[KeptRun]:
+        """Raises InputError for every obstacle to any run, or to the comparison."""
         problems: list[Problem] = []
-        with collect(problems):
-            validate_out(self._comparison(name))
+        unfinished = []
+        if runs:
+            with collect(problems):
+                validate_out(self._comparison)
         for run in runs:
             with collect(problems):
-                run.check_folder()
-                if not run.is_finished():
-                    todo.append(run)
+                run.validate_folder()
+                unfinished += [] if run.is_finished else [run]
         if problems:
             raise InputError(problems)
-        if runs and not todo:
-            _note(f"all {_count(runs)} of {name} are finished already")
-        return name, runs, todo
+        if runs and not unfinished:
+            note(f"all {_count(runs)} of {self.study.name} are finished already")
+        return unfinished
 
     def _compare(
         self,
-        name: str,
-        runs: Sequence[PlannedRun],
+        runs: Sequence[KeptRun],
         failed: Mapping[str, str],
         tuned: Mapping[str, dict[str, Any]],
-        selection: Sequence[PlannedRun] = (),
     ) -> None:
         """Compare the runs that have not failed. Raises RunError where some have, once that is done."""
-        not_compared: InputError | RunError | None = None
-        done = [run for run in runs if run.name not in failed]
-        if self.grid:
-            every = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out, self.grid)[1]
-            record([run for run in every if run.name not in failed], tuned)
-        if done:
-            from zoo.reports.compare import compare
+        from zoo.reports.compare import compare
 
-            try:
-                compare([run.folder for run in done], out=self._comparison(name))
-            except (InputError, RunError) as error:
-                not_compared = error
-        if not failed:
-            if not_compared:
-                raise not_compared
-            return
-        every = [*selection, *runs]
+        if self.study.grid:
+            record([run for run in self.study.entries(self.out) if run.name not in failed], tuned)
+        every = {run.name: run for run in [*self._selection(), *runs]}
         lines = [f"{len(failed)} of {_count(every)} failed, and left out of the comparison:"]
-        for run in every:
-            if run.name in failed:
-                lines.append(f"  {run.name}: {failed[run.name]}")
-                lines += [f"    log: {run.log}"] if run.log.is_file() else []
-                lines.append(f"    retry: {run.command_line()}")
-        lines.append(f"all unfinished runs are tried again by: {shlex.join(self.command())}")
-        lines += [f"not compared: {not_compared}"] if not_compared else []
-        raise RunError("\n".join(lines))
+        for name, why in failed.items():
+            lines += [f"  {name}: {why}", f"    retry: {every[name].command.line()}"]
+            lines += [f"    log: {log}"] if (log := every[name].command.log).is_file() else []
+        lines.append(f"all unfinished runs are tried again by: {command(*self.words)}")
+        try:
+            if done := [run.folder for run in runs if run.name not in failed]:
+                compare(done, out=self._comparison)
+        except (InputError, RunError) as error:
+            if not failed:
+                raise
+            lines.append(f"not compared: {error}")
+        if failed:
+            raise RunError("\n".join(lines))
 
-    def _comparison(self, name: str) -> Path:
-        return self.out / f"{name}_comparison"
+    @property
+    def _comparison(self) -> Path:
+        return self.out / f"{self.study.name}_comparison"
 
-    def _announce(
-        self, name: str, runs: Sequence[PlannedRun], todo: Sequence[PlannedRun], how: str = ""
-    ) -> None:
-        labels = ", ".join(dict.fromkeys(run.label for run in runs))
-        seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
-        done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
-        logs = f"{how}logs in {todo[0].log.parent}"
-        _note(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    import torch
-
-    count = torch.cuda.device_count()
-    named = os.environ.get(VISIBLE, ",".join(map(str, range(count))))
-    return [name.strip() for name in named.split(",")][:count]
+    def _announce(self, runs: Sequence[KeptRun], unfinished: Sequence[KeptRun], how: str = "") -> None:
+        done = f"{len(runs) - len(unfinished)} finished, {len(unfinished)} to do"
+        logs = f"{how}logs in {self.out / 'logs'}"
+        note(f"sweep of {self.study.name}: {_count(runs)} ({done}), {logs}")
 
 
-def environments(
-    trainer: TrainerConfig, jobs: int | None, most: int, gpus: Sequence[str]
-) -> list[dict[str, str]]:
-    """The environment variables of each of the concurrent runs: its own GPUs, or its share of the CPU cores.
+def print_list(entries: Sequence[Entry]) -> None:
+    """Print how much of each study is done, and the missing entries with an estimate of their time."""
+    for name in dict.fromkeys(one.study.name for one in entries):
+        own = [one for one in entries if one.study.name == name]
+        done = [one for one in own if one.is_finished]
+        missing = [one for one in own if one not in done]
+        line = f"{name}: {len(done)} of {len(own)} done"
+        if missing and (seconds := [one.seconds for one in done if one.seconds]):
+            line += f", about {duration(sum(seconds) / len(seconds) * len(missing))} left"
+        print(line)
+        for seed in dict.fromkeys(one.seed for one in missing):
+            names = [one.encoding for one in missing if one.seed == seed]
+            none = len(names) == sum(one.seed == seed for one in own)
+            print(f"  seed {seed}: " + ("nothing yet" if none else f"missing: {', '.join(names)}"))
+
+
+def submit(
+    name: str,
+    commands: Sequence[Command],
+    folder: Path,
+    needed: Sequence[str],
+    options: str,
+    at_once: int | None = None,
+) -> str:
+    """Submit an array job with a task for each command; returns its id.
 
     Args:
-        trainer: that of the recipe. Runs of several GPUs each get as many of their own.
-        jobs: concurrent runs; by default as many as the GPUs are enough for, and on a CPU one.
-        most: number of runs.
+        folder: of the commands and the output.
+        needed: options of `sbatch`, before those of the user in `options`.
+        at_once: the most tasks at the same time.
     """
-    each = 0  # a list names GPUs by their number, which another choice of visible ones would change
-    if trainer.accelerator in ("auto", "gpu", "cuda"):
-        several = trainer.num_nodes == 1 and isinstance(trainer.devices, int) and trainer.devices > 0
-        each = trainer.devices if several else int(trainer.devices in ("auto", "1", "-1", -1))
-    groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)] if each else []
-    count = max(1, min(jobs or len(groups), most))
-    made = [{VISIBLE: ",".join(groups[i % len(groups)])} if groups else {} for i in range(count)]
-    if count > 1 and THREADS not in os.environ:
-        made = [{**one, THREADS: str(max(1, cpu_cores() // count))} for one in made]
-    return made
+    lines = []
+    for one in commands:
+        log = f" >>{shlex.quote(str(one.log))} 2>&1" if one.log else ""
+        lines.append(f"{one.line(sys.executable)}{log}\n")
+        (one.log or folder / "log").parent.mkdir(parents=True, exist_ok=True)
+    file = folder / "commands.txt"
+    atomic_write(file, "".join(lines))
+    return sbatch(
+        f"--job-name={name}",
+        f"--array=1-{len(commands)}" + (f"%{at_once}" if at_once else ""),
+        f"--output={folder}/slurm-%A_%a.out",
+        *needed,
+        *shlex.split(options),
+        f'--wrap=eval "{SRUN} $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {shlex.quote(str(file))})"',
+    )
 
 
-class _Processes:
-    """The runs as processes of this machine: at most one in each of `environments` at a time."""
-
-    def __init__(self, runs: Sequence[PlannedRun], environments: Sequence[Mapping[str, str]]):
-        self.waiting, self.free = deque(runs), deque(environments)
-        self.going: dict[subprocess.Popen, tuple[PlannedRun, Mapping[str, str], float]] = {}
-        """Run, environment and start of each process."""
-        self.finished: list[str] = []
-        self.failed: dict[str, str] = {}
-        self.total, self.started = len(runs), time.monotonic()
-
-    def run(self) -> dict[str, str]:
-        """Run all; returns the reason of each failed run.
-
-        Raises:
-            KeyboardInterrupt: after the first Ctrl-C, when every run has saved; a second one kills them.
-        """
-        try:
-            while self.going or self.waiting:
-                while self.free and self.waiting:
-                    self._start(self.waiting.popleft())
-                self._report_ended()
-                time.sleep(0.05)
-        except KeyboardInterrupt:
-            _note("stopping: each run finishes its step and saves; once more to kill")
-            raise
-        finally:
-            for number in (signal.SIGINT, signal.SIGKILL):
-                for process in self.going:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, number)
-                with suppress(KeyboardInterrupt):
-                    for process in self.going:
-                        process.wait()
-        return self.failed
-
-    def _start(self, run: PlannedRun) -> None:
-        run.log.parent.mkdir(parents=True, exist_ok=True)
-        environment = self.free.popleft()
-        with run.log.open("ab") as log:
-            log.write(f"$ {run.command_line()}\n".encode(errors="surrogateescape"))
-            log.flush()
-            process = subprocess.Popen(
-                run.command(sys.executable),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, PARENT: str(os.getpid()), **environment},
-                # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which signals all
-                # processes of every run.
-                start_new_session=True,
-            )  # fmt: skip
-        self.going[process] = run, environment, time.monotonic()
-
-    def _report_ended(self) -> None:
-        for process in [one for one in self.going if one.poll() is not None]:
-            run, environment, started = self.going.pop(process)
-            self.free.append(environment)
-            name, code = run.name, process.returncode
-            if code == 0:
-                self.finished.append(name)
-                text = f"{name}: finished in {duration(time.monotonic() - started)}"
-            else:
-                why = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
-                memory = ": out of memory?" if code == -signal.SIGKILL else ""
-                self.failed[name] = f"{why}{memory}: {_last_line(run.log)}"
-                text = f"{name}: FAILED: {self.failed[name]}; log: {run.log}"
-            done = len(self.finished) + len(self.failed)
-            left = (time.monotonic() - self.started) / done * (self.total - done)
-            _note(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
-
-
-def _last_line(log: Path) -> str:
-    """The last line of a log; of a traceback the error, before its notes."""
-    text = log.read_text(errors="replace").rpartition("\n$ ")[2]
-    _, traceback, end = text.rpartition("Traceback (most recent call last):")
-    lines = [line for line in end.splitlines() if line.strip() and not (traceback and line.startswith(" "))]
-    return lines[0 if traceback else -1].strip() if lines else ""
-
-
-def _note(text: str) -> None:
-    """Print progress on stderr: stdout has the results."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def _count(runs: Sequence[PlannedRun]) -> str:
+def _count(runs: Sized) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"

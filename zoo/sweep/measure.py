@@ -1,0 +1,139 @@
+"""The training and evaluation of the entries of a study, and their rows in its table."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo import registry
+from zoo.comparison import stored
+from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import run_info
+from zoo.console import duration
+from zoo.data.text.datasets import default_root
+from zoo.errors import InputError, RunError
+from zoo.evaluation.evaluate import evaluate_runs
+from zoo.evaluation.measurement import Measurement, Row, Units, merged
+from zoo.evaluation.store import read_measurements
+from zoo.launch.devices import processor
+from zoo.runs.folder import LAST, RUNS, kept_checkpoint
+from zoo.sweep.study import Entry, Reading, Study
+
+
+def give_way() -> None:
+    """Let other processes have the cores first."""
+    os.nice(19)
+    # Linux shares the cores among sessions, and nice acts within one. A session that `setsid` has made is
+    # the queue's alone; another one is the user's, whose other commands must not give way.
+    group = Path("/proc/self/autogroup")
+    if group.exists() and os.getsid(0) == os.getpid():
+        group.write_text("19")
+
+
+def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str]:
+    """Measure the missing entries, at most `limit` of them. Returns the names of those that failed."""
+    # All modules are imported now: a queue of days computes with the code that it began with.
+    for kind in registry.KINDS.values():
+        for name in kind.names():
+            kind.load(name)
+    importlib.import_module("zoo.training.fit")
+    failed, started = [], 0
+    for entry in entries:
+        if started == limit:
+            break
+        if entry.run:
+            continue
+        with entry.claimed() as mine:
+            if not mine:
+                continue
+            started += 1
+            try:
+                run = measured(entry)
+            except (InputError, RunError) as error:
+                failed.append(entry.path)
+                print(f"{entry.study.name} {entry.name}: FAILED: {error}", flush=True)
+                continue
+            stored.add(entry.table, run)
+            print(
+                f"{entry.study.name} {entry.name}: {duration(sum(run.origin['seconds'].values()))}",
+                flush=True,
+            )
+    return failed
+
+
+def measured(entry: Entry) -> RunInfo:
+    """Train and evaluate an entry in a run folder, which is deleted in any case."""
+    from zoo.training.fit import fit
+
+    study, recipe = entry.study, entry.recipe
+    folder = RUNS / "studies" / study.name / entry.name
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
+    torch.set_num_threads(study.threads)
+    start = time.time()
+    try:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+            fit(recipe, folder)
+            plugins = [f"plugins={list(recipe.plugins)}"] if recipe.plugins else []
+            for sets in study.after_training.get(entry.encoding, ()):
+                _evaluate([folder], sets=[*plugins, *sets])
+            if during := study.during:
+                earlier = [kept_checkpoint(folder, step) for step in during.steps]
+                _evaluate(earlier, during.lengths, during.protocols, plugins)
+            measurements = read_measurements(folder)
+            for reading in study.readings:
+                measurements += _read_again(folder, reading, plugins)
+        trained = (folder / LAST).stat().st_mtime
+        run = run_info(folder)
+        origin = {
+            "study": study.name,
+            "encoding": entry.encoding,
+            "seed": entry.seed,
+            "machine": machine(study),
+            "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
+        }
+        about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
+        return replace(run, measurements=tuple(map(rounded, measurements)), **about)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _evaluate(paths: Sequence[Path], *how: Any, **more: Any) -> list[Measurement]:
+    return merged(one for _, measured in evaluate_runs(paths, *how, **more) for one in measured)
+
+
+def _read_again(folder: Path, reading: Reading, plugins: Sequence[str]) -> list[Measurement]:
+    """Evaluate a trained model once more. Its measurements name the reading, not the path of a corpus, which
+    differs between machines."""
+    corpus = default_root() / reading.data
+    data = str(corpus) if corpus.exists() else reading.data
+    # The targets of `fixed_targets` depend on the recipe's lengths.
+    sets = [*plugins, *reading.set, f"evaluate.lengths={reading.lengths}"]
+    found = _evaluate([folder], reading.lengths, reading.protocols, sets, data=data)
+    return [one.model_copy(update={"parameters": {**one.parameters, "data": reading.name}}) for one in found]
+
+
+def rounded(measurement: Measurement) -> Measurement:
+    """With scores of six digits: the table of a study is a third as large."""
+
+    def units(row: Row) -> Units | None:
+        if not row.units or not row.units.scores:
+            return row.units
+        scores = [score and float(f"{score:.6g}") for score in row.units.scores]
+        return row.units.model_copy(update={"scores": scores})
+
+    rows = [row.model_copy(update={"units": units(row)}) if row.units else row for row in measurement.rows]
+    return measurement.model_copy(update={"rows": rows})
+
+
+def machine(study: Study) -> dict[str, Any]:
+    gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
+    return {"processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__}
