@@ -78,7 +78,7 @@ from zoo.contract.causality import decoded
 from zoo.contract.law import examine
 from zoo.contract.subject import keep_of, small_model, some_tokens, subjects_of
 from zoo.files import atomic_write
-from zoo.models import kernels as zoo_kernels
+from zoo.models.plans import choose, flex
 from zoo.models.transformer import Decoder
 from zoo.recipe.schema import ModelConfig
 
@@ -185,8 +185,8 @@ def kernels(name: str, options: argparse.Namespace) -> dict[str, Any]:
     if options.device == "cuda" and name in ("t5", "fire", "dpb", "kerple"):
         # Where the gradient of a learned bias is wrong, `auto` is the reference kernel.
         for dtype, width in itertools.product((torch.float32, torch.bfloat16), (16, 64, 128, 256)):
-            agrees = zoo_kernels.bias_gradient_agrees(torch.device(options.device), dtype, width)
-            require(agrees, f"models/bias_gradient.py is wrong in {dtype}, heads of {width}")
+            agrees = flex.bias_gradient_agrees(torch.device(options.device), dtype, width)
+            require(agrees, f"models/kernels/bias_gradient.py is wrong in {dtype}, heads of {width}")
     for index, mask, grouped, precision in CASES:
         torch.compiler.reset()  # each case compiles FlexAttention anew, far from the recompile limit
         length = AT[options.device].lengths[index]
@@ -229,7 +229,7 @@ def one_pass(
         if kernel == "reference" and length <= at.lengths[1]:
             # One table for all queries; longer sequences are computed in blocks by the reference kernel too.
             plain = {"MOST_KEPT_ELEMENTS": 2**40, "BLOCK_ROWS": 2**20}
-            stack.enter_context(mock.patch.multiple(zoo_kernels, **plain))
+            stack.enter_context(mock.patch.multiple(choose, **plain))
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16" and not exact):
             logits = model(tokens[:, :-1], keep)
         logits, targets = logits if exact else logits.float(), tokens[:, 1:]
@@ -275,7 +275,7 @@ def recompilation(name: str, options: argparse.Namespace) -> dict[str, Any]:
     compiled = partial(torch.compile, backend="inductor" if device == "cuda" else "eager")
     models = [small_model(name, "decoder", **SIZE, kernel=kernel, length=lengths[-1]).to(device)
               for kernel in ("flex", "reference")]  # fmt: skip
-    with mock.patch.object(zoo_kernels, "_compiled_alone", lru_cache(compiled)), torch.inference_mode():
+    with mock.patch.object(flex, "_compiled_alone", lru_cache(compiled)), torch.inference_mode():
         for length in lengths:
             tokens = some_tokens(1, length).to(device)
             if device == "cuda":

@@ -14,8 +14,8 @@ TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--trained", "8", "--v
 @pytest.fixture
 def script(monkeypatch):
     """The script, which measures in this process instead of fresh ones."""
-    kernels = benchmark_memory.kernels
-    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", kernels.BLOCK_ELEMENTS)
+    choose = benchmark_memory.choose
+    monkeypatch.setattr(choose, "BLOCK_ELEMENTS", choose.BLOCK_ELEMENTS)
     monkeypatch.setattr(benchmark_memory, "apart", benchmark_memory.forward)
     return benchmark_memory
 

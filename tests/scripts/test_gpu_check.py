@@ -58,7 +58,7 @@ def test_a_failed_item_has_its_command_and_decides_the_exit_code(part, code, scr
 
 def test_a_kernel_that_differs_from_the_reference_fails(script, monkeypatch):
     """Here by a window that is one token too narrow."""
-    attend = script.zoo_kernels.attend
+    attend = script.choose.attend
 
     def narrower(*of):
         scores = of[3]
