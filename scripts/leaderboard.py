@@ -20,7 +20,7 @@ from board.boards import Boards, read_boards
 from board.correlation import correlation_figure, correlations
 from board.floors import floors_by_length, floors_file
 from board.measured import Measured
-from board.plots import change_plot, drawn_protocol, picture, task_plot
+from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
 from board.settings import settings_tables
 from board.values import csv, means_table, values, wide_table
@@ -49,10 +49,11 @@ def study_table(one: Measured, boards: Boards) -> str:
     """The setting of a study, its figure, the floors and the means."""
     last = {change.partition("=")[0]: change for change in one.study.set}  # a reading may repeat a key
     settings = ", ".join(f"`{change}`" for change in last.values())
-    protocol = drawn_protocol(one)
     least, most = min(one.seeds.values()), max(one.seeds.values())
     seeds = f"{least} to " * (least < most) + f"{most} seed{'s' * (most > 1)}"
-    measure = "share of whole answers" if one.is_task else f"{display_name(one.measure)} under `{protocol}`"
+    measure = (
+        "share of whole answers" if one.is_task else f"{display_name(one.measure)} under `{one.protocol}`"
+    )
     parts = [
         f"`{one.study.base}` with {settings}, {seeds}, trained at {one.trained} tokens.",
         f"![The most used encodings and the best, by length in tokens]({one.title}.png)",
@@ -65,18 +66,20 @@ def study_table(one: Measured, boards: Boards) -> str:
             if (one.rows["measure"] == measure).any()
         )
         parts.append(f"Dots: seeds. Grey: below the floor. Floors by length: {floors}.")
-    parts += [f"Mean {measure} by length; [intervals and seeds](values.csv):", means_table(one, protocol)]
+    parts += [f"Mean {measure} by length; [intervals and seeds](values.csv):", means_table(one, one.protocol)]
     return "\n\n".join(parts)
 
 
 def study_picture(one: Measured, boards: Boards) -> bytes:
     """The figure of a study for the most used encodings and the best ones."""
-    shown, protocol = boards.shown(one), drawn_protocol(one)
+    shown = boards.shown(one)
     if one.is_task:
         rows = one.rows[(one.rows["measure"] == one.measure) & one.rows["encoding"].isin(shown)]
         return picture(one.title, task_plot(rows, boards.floors[one.title][one.measure]))
-    title = f"{one.title}, {protocol}: change of the loss from {one.trained} tokens (loss there in brackets)"
-    return picture(title, change_plot(one, shown, protocol))
+    title = (
+        f"{one.title}, {one.protocol}: change of the loss from {one.trained} tokens (loss there in brackets)"
+    )
+    return picture(title, change_plot(one, shown, one.protocol))
 
 
 def board_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:

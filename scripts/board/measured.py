@@ -70,6 +70,12 @@ def stored_name(name: str) -> str:
     return next((stored for stored, shown in DISPLAYED.items() if shown == first), first)
 
 
+def shown_protocol(study: Study) -> str:
+    """`sliding` for a text that has it: with `nonoverlapping` a loss falls with the length, because longer
+    windows have fewer tokens with little context. Else the first protocol."""
+    return "sliding" if "sliding" in study.protocols else study.protocols[0]
+
+
 @dataclass(frozen=True)
 class Measured:
     """A study with its stored entries.
@@ -77,7 +83,7 @@ class Measured:
     Attributes:
         results: of all entries, with the displayed names of encodings.
         title: the name of its page.
-        further: the samples by the first protocol with the seeds that only some encodings have
+        further: the samples by the shown protocol with the seeds that only some encodings have
             (see `of_common_seeds`).
     """
 
@@ -130,6 +136,10 @@ class Measured:
     def is_task(self) -> bool:
         return self.study.is_task
 
+    @property
+    def protocol(self) -> str:
+        return shown_protocol(self.study)
+
     @cached_property
     def measure(self) -> str:
         """The measure by which a task is scored: the one that its study names, or the share of right tokens
@@ -138,8 +148,8 @@ class Measured:
         return next(one for one in known if (self.rows["measure"] == one).any())
 
     def panel(self, protocol: str | None = None) -> pd.DataFrame:
-        """The rows of the summary by one protocol, by default the first."""
-        return self.summary[self.summary["protocol"] == (protocol or self.summary.iloc[0]["protocol"])]
+        """The rows of the summary by one protocol, by default the shown one."""
+        return self.summary[self.summary["protocol"] == (protocol or self.protocol)]
 
     def means(self, protocol: str | None = None) -> pd.DataFrame:
         """The means by encoding and length."""
@@ -177,7 +187,7 @@ class Measured:
         """The ranking of a text by the mean loss beyond the trained length. With fewer than `FEWEST_SEEDS`
         of all encodings, the interval over seeds of each pair follows from the spread of those that have
         more; without such encodings there are no ranks."""
-        own = samples(self.results, self.summary.iloc[0]["protocol"])
+        own = samples(self.results, self.protocol)
         means, count = beyond(own, self.trained), min(self.seeds.values())
         few, spread = count < FEWEST_SEEDS, self.spreads.get("mean beyond 1x")
         rises = {name: one.mean - own[name][self.trained].mean for name, one in means.items() if one}
@@ -204,7 +214,7 @@ def read_measured(
         return None
     shown, further = of_common_seeds(entries), None
     if len(shown) < len(entries):
-        further = samples(_results(study, entries, changed), study.protocols[0])
+        further = samples(_results(study, entries, changed), shown_protocol(study))
     return Measured(study, _results(study, shown, changed), title or study.title, further)
 
 

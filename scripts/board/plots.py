@@ -29,11 +29,6 @@ def picture(title: str, plot: Plot) -> bytes:
     return one_plot(plot, title, [*NEXT, *others])
 
 
-def drawn_protocol(one: Measured) -> str:
-    """`sliding` for a text that has it, which has no early-token effect; else the first protocol."""
-    return "sliding" if "sliding" in one.study.protocols else one.study.protocols[0]
-
-
 def task_plot(
     rows: pd.DataFrame, floors: Mapping[str, Mapping[str, float]], strong: Sequence[str] = ()
 ) -> Plot:

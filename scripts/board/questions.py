@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from board.boards import Boards
 from board.measured import Measured
-from board.plots import change_plot, drawn_protocol, picture, task_plot
+from board.plots import change_plot, picture, task_plot
 from board.values import means_table
 
 
@@ -62,18 +62,17 @@ def question_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
     figures, tables = {}, {}
     for name, question in asked.items():
         one = boards.every[question.study]
-        protocol = one.study.protocols[0] if one.title == "text_extended" else drawn_protocol(one)
-        figures[f"question_{name}.png"] = _figure(question, one, protocol, boards)
+        figures[f"question_{name}.png"] = _figure(question, one, boards)
         known = [row for row in question.rows if row in one.encodings]
-        tables[f"question-{name}"] = means_table(one, protocol, known, question.lengths)
+        tables[f"question-{name}"] = means_table(one, one.protocol, known, question.lengths)
     return figures, tables
 
 
-def _figure(question: Question, one: Measured, protocol: str, boards: Boards) -> bytes:
+def _figure(question: Question, one: Measured, boards: Boards) -> bytes:
     names = [name for name in (*question.rows, *question.drawn) if name in one.encodings]
     if one.is_task:
         rows = one.rows[(one.rows["measure"] == "accuracy") & one.rows["encoding"].isin(names)]
         return picture(one.title, task_plot(rows, boards.floors_of(one)["accuracy"], question.subject))
     reference = question.reference if question.reference in names else ""
-    title = f"text, {protocol}, trained at {one.trained} tokens"
-    return picture(title, change_plot(one, names, protocol, question.subject, reference))
+    title = f"text, {one.protocol}, trained at {one.trained} tokens"
+    return picture(title, change_plot(one, names, one.protocol, question.subject, reference))
