@@ -159,8 +159,9 @@ def test_the_token_before_is_of_the_same_sequence_and_document():
         assert torch.equal(context.previous(x)[..., 0], expected)
         assert torch.equal(context.previous(x[..., 0], 1), expected)
         assert torch.equal(context.previous(x[:, None].expand(-1, 3, -1, -1))[:, 2, :, 0], expected)
-        for first in range(1, 6):  # the last rows alone
-            own = context.previous(x[:, first:], 1, x[:, first - 1 : first])
+        for first in range(1, 6):  # those of the last queries alone
+            last = AttentionContext(pos[first:], pos, first, **masks)
+            own = last.previous(x[:, first:], 1, x[:, first - 1 : first])
             assert torch.equal(own[..., 0], expected[:, first:])
 
 

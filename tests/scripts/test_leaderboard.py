@@ -247,7 +247,7 @@ def test_a_checkpoint_in_a_window_of_its_length_is_a_baseline_of_text(pages):
     found = cells((pages / "boards.md").read_text(), "mean beyond 1x")
     assert {name for name in found if name not in TEXTS} == {"rope, window 256"}
     every = measurements_of("text", "rope")
-    (rows,) = (one.rows for one in every if one.protocol == "nonoverlapping"
+    (rows,) = (one.rows for one in every if one.protocol == "sliding"
                and one.changed == {"model.window": 256})  # fmt: skip
     mean = statistics.fmean(row.bits_per_byte for row in rows if row.length > 256)
     assert found["rope, window 256"].startswith(f"{mean:.3f} (")
