@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, count
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from zoo.data.draws import Chance
 from zoo.data.questions.text import LONG_NAMES, NAMES, TextQuestions, TextQuestionsDataset, few_of, number_of
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem
 from zoo.recipe.fields import AboveZero, AtLeastTwo, Positive
 from zoo.registry import register
@@ -228,10 +229,16 @@ class WordList(TextQuestions):
         # The common words keep their order, which is that of the answer.
         return mixed(lines, more, chance)
 
-    @cached_property
+    @property
     def _words(self) -> dict[str, list[int]]:
-        encoded = self.tokenizer.encode_batch([f" {word}" for word in LONG_NAMES])
-        return {word: one.tolist() for word, one in zip(LONG_NAMES, encoded, strict=True)}
+        return encoded_names(self.tokenizer)
+
+
+@cache
+def encoded_names(tokenizer: TextTokenizer) -> dict[str, list[int]]:
+    """The tokens of each long name after a space."""
+    encoded = tokenizer.encode_batch([f" {word}" for word in LONG_NAMES])
+    return {word: one.tolist() for word, one in zip(LONG_NAMES, encoded, strict=True)}
 
 
 @register.dataset("common_words")
