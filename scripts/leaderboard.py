@@ -20,6 +20,7 @@ from board.boards import Boards, read_boards
 from board.correlation import correlation_figure, correlations
 from board.floors import floors_by_length, floors_file
 from board.measured import Measured
+from board.own import own_boards, own_figure, own_table
 from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
 from board.settings import settings_tables
@@ -137,6 +138,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         tables[one.title] = study_table(one, boards)
     figures, answers = question_files(boards)
     files |= figures
+    if found := own_boards(boards):
+        files["question_own_setting.png"] = own_figure(found, boards.families)
+        answers["question-own_setting"] = own_table(found)
     files["values.csv"] = csv([values(one, boards.floors) for one in boards.every.values()])
     pages = {page.name: page.read_text() for page in OUT.glob("*.md") if page.name not in files}
     pages = {f"{title}.md": f"# {title}\n\n<!-- results: {title} --><!-- end -->\n" for title in tables

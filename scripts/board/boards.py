@@ -139,12 +139,16 @@ class Boards:
         """The reading of a task that its score counts; the study itself while the reading is not stored."""
         return self.readings.get(f"{one.study.name}_{one.study.scored.reading}", one)
 
-    def scores(self, one: Measured) -> pd.DataFrame:
-        """The score of each seed of a task on the board, and its whole answers at the trained length."""
+    def scores(self, one: Measured, floors: str = "") -> pd.DataFrame:
+        """The score of each seed of a task on the board, and its whole answers at the trained length.
+
+        Args:
+            floors: the title whose floors count; by default its own.
+        """
         counted, whole = self.counted(one), one.rows
         lengths = [at for at in counted.rows["length"].unique() if at > counted.trained]
         lengths = counted.study.scored.lengths or lengths
-        floors = {at: highest(self.floors, counted.title, counted.measure, at)[0] for at in lengths}
+        floors = {at: highest(self.floors, floors or counted.title, counted.measure, at)[0] for at in lengths}
         found = seed_scores(counted.rows[counted.rows["measure"] == counted.measure], floors)
         whole = whole[(whole["measure"] == "accuracy") & (whole["length"] == one.trained)]
         whole = whole[["encoding", "seed", "value"]].rename(columns={"value": "answers"})
