@@ -40,7 +40,7 @@ def own_boards(boards: Boards) -> dict[str, Both]:
 
 
 def own_table(found: Mapping[str, Both]) -> str:
-    """The encodings whose score moves most, with it and the answers at the trained length in both settings."""
+    """The encodings whose score moves most; in brackets the answers at the trained length."""
     rows = []
     for task, both in found.items():
         pairs = _pairs(*both)
