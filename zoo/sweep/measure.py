@@ -25,7 +25,8 @@ from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, Row, Units, merged
 from zoo.evaluation.store import read_measurements
 from zoo.launch.devices import processor
-from zoo.runs.folder import LAST, RUNS, kept_checkpoint
+from zoo.runs.card import read_card
+from zoo.runs.folder import CARD, LAST, RECIPE, RUNS, kept_checkpoint, stored_recipe
 from zoo.sweep.study import Entry, Reading, Study
 
 
@@ -71,17 +72,20 @@ def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str
 
 
 def measured(entry: Entry) -> RunInfo:
-    """Train and evaluate an entry in a run folder, which is deleted in any case."""
+    """Train and evaluate an entry in a run folder, which is deleted unless the process is stopped: the next
+    one resumes the run there, of the same recipe, from its last checkpoint."""
     from zoo.training.fit import fit
 
     study, recipe = entry.study, entry.recipe
     folder = RUNS / "studies" / study.name / entry.name
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
+    if (folder / RECIPE).exists() and stored_recipe(folder) != recipe.as_dict():
+        shutil.rmtree(folder)
+    done = read_card(folder)["steps"] if (folder / CARD).exists() else 0
     torch.set_num_threads(study.threads)
     start = time.time()
     try:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-            fit(recipe, folder)
+            fit(recipe, folder, resume="auto")
             plugins = [f"plugins={list(recipe.plugins)}"] if recipe.plugins else []
             for sets in study.after_training.get(entry.encoding, ()):
                 _evaluate([folder], sets=[*plugins, *sets])
@@ -93,17 +97,21 @@ def measured(entry: Entry) -> RunInfo:
                 measurements += _read_again(folder, reading, plugins)
         trained = (folder / LAST).stat().st_mtime
         run = run_info(folder)
+        # Of a resumed run: as many times longer as all its steps are more than those done now.
+        training = (trained - start) * recipe.trainer.max_steps / max(1, recipe.trainer.max_steps - done)
         origin = {
             "study": study.name,
             "encoding": entry.encoding,
             "seed": entry.seed,
             "machine": machine(study),
-            "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
+            "seconds": {"training": round(training, 1), "evaluation": round(time.time() - trained, 1)},
         }
         about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
-        return replace(run, measurements=tuple(map(rounded, measurements)), **about)
-    finally:
         shutil.rmtree(folder, ignore_errors=True)
+        return replace(run, measurements=tuple(map(rounded, measurements)), **about)
+    except (InputError, RunError):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _evaluate(paths: Sequence[Path], *how: Any, **more: Any) -> list[Measurement]:
