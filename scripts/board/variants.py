@@ -1,4 +1,4 @@
-"""Does the order change if each encoding has its own setting? Scores of `own_TASK` beside those of TASK."""
+"""Tasks in another setting: in that of each encoding (`own_TASK`), and with gates (`gate_TASK`)."""
 
 from __future__ import annotations
 
@@ -15,28 +15,50 @@ from board.boards import Boards, TaskBoard, share
 from zoo.figures.style import RC, content, family_color
 from zoo.reports.text import markdown_table
 
-PREFIX = "own_"
+OWN, GATE = "own_", "gate_"
 MOVED = 0.1
 """An encoding whose score moves by more has its name in the figure."""
 ROWS = 5
+GATED = {
+    "none": ("none", "none_gated", "sink"),
+    "rope": ("rope", "rope_gated", "rope+sink"),
+    "alibi": ("alibi", "alibi_gated", ""),
+}
+"""The rows of the question about gates: without, with a gate, with a sink."""
 Both = tuple[TaskBoard, TaskBoard]
 
 
-def own_boards(boards: Boards) -> dict[str, Both]:
-    """Of each task that is measured completely, the board in the common setting and the one in which each
-    encoding has its own; those whose own setting is the common one have the same scores in both."""
+def variants(boards: Boards, prefix: str) -> dict[str, Both]:
+    """Of each task that is measured completely: its board, and its scores in the variant."""
     found = {}
     for one in boards.found:
-        own = boards.others.get(PREFIX + one.study.name)
-        if own is None:
+        other = boards.others.get(prefix + one.study.name)
+        if other is None:
             continue
-        new = boards.scores(replace(own, title=one.title), boards.counted(one).title)
-        if len(new) < len(own.study.entries(Path())):
-            continue
-        common = boards.scores(one)
-        kept = common[~common["encoding"].isin(new["encoding"])]
-        found[one.title] = TaskBoard(common), TaskBoard(pd.concat([kept, new], ignore_index=True))
+        new = boards.scores(replace(other, title=one.title), boards.counted(one).title)
+        if len(new) == len(other.study.entries(Path())):
+            found[one.title] = TaskBoard(boards.scores(one)), TaskBoard(new)
     return found
+
+
+def own_boards(boards: Boards) -> dict[str, Both]:
+    """Of each task, the board in the common setting and the one in which each encoding has its own; those
+    whose own setting is the common one have the same scores in both."""
+    found = {}
+    for task, (common, new) in variants(boards, OWN).items():
+        kept = common.scores[~common.scores["encoding"].isin(new.scores["encoding"])]
+        found[task] = common, TaskBoard(pd.concat([kept, new.scores], ignore_index=True))
+    return found
+
+
+def gate_table(found: Mapping[str, Both]) -> str:
+    """The mean score in each task without a gate, with one, and with a sink."""
+    rows = []
+    for task, both in found.items():
+        scores = pd.concat([one.scores for one in both]).groupby("encoding")["score"].mean()
+        for names in GATED.values():
+            rows.append([task, names[0], *(share(scores.get(name, float("nan"))) for name in names)])
+    return markdown_table(["task", "encoding", "alone", "with a gate", "with a sink"], rows)
 
 
 def own_table(found: Mapping[str, Both]) -> str:
