@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.comparison import caveats
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.frame import Results, Series, chosen, series_of, unique
+from zoo.comparison.frame import Results, by_label, chosen, series_of
 from zoo.comparison.models import models_results
 from zoo.comparison.run_info import UNKNOWN, RunInfo
 from zoo.comparison.runs import evaluate_command, options, read_runs, run_info
@@ -195,17 +195,16 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
     for one in measurements:
         same[one.encoding, one.checkpoint, one.seed, one.change].append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
-    runs, series = [], []
+    curves = []
     for (encoding, checkpoint, seed, _), own in same.items():
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
         changes = {"recipe": run.recipe | {"seed": seed}, "card": run.card | {"encoding": encoding}}
-        runs.append(replace(run, path=shortest(folder), measurements=tuple(own), **changes))
-        series.append(Series(label, (runs[-1],), own[0].changed))
-    results = Results.of(unique(series))
+        curves.append((label, [replace(run, path=shortest(folder), measurements=tuple(own), **changes)]))
+    results = Results.of(by_label(curves))
     table, names = summary(results), sorted({own[0].run for own in same.values()})
     return Report(
         f"{name or ', '.join(names)} by length", results, table,
-        costs(results, table if run.card else table[:0]), about_runs(runs),
+        costs(results, table if run.card else table[:0]), about_runs([own[0] for _, own in curves]),
         (*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
     )  # fmt: skip
 
