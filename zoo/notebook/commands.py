@@ -100,6 +100,7 @@ def compare(
     force: bool = False,
     reference: str | None = None,
     models: bool = False,
+    floor: float | None = None,
 ) -> Comparison:
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
@@ -107,7 +108,7 @@ def compare(
     `zoo.reports.report.report_on`.
     """
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
-    return Comparison(**vars(build(*chosen, force, reference=reference, models=models)))
+    return Comparison(**vars(build(*chosen, force, reference=reference, models=models, floor=floor)))
 
 
 def _paths(runs: Runs) -> list[Path]:

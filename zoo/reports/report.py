@@ -14,6 +14,7 @@ from zoo.comparison.comparable import KeyDifference, differences, on_common_targ
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import Results, by_label, chosen, series_of
 from zoo.comparison.models import models_results
+from zoo.comparison.paired import RATE
 from zoo.comparison.run_info import UNKNOWN, RunInfo
 from zoo.comparison.runs import evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
@@ -53,6 +54,7 @@ class Report:
         about: names and values that all runs share.
         command: the command that makes the report again.
         subject: encoding, or model.
+        floor: an accuracy above which a task begins to count.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Report:
     differences: tuple[str, ...] = ()
     command: str = ""
     subject: str = "encoding"
+    floor: float | None = None
 
     @property
     def panels(self) -> list[pd.DataFrame]:
@@ -113,6 +116,7 @@ def report_on(
     reference: str | None = None,
     models: bool = False,
     paths: Sequence[Path] = (),
+    floor: float | None = None,
 ) -> Report:
     """The report that compares runs.
 
@@ -124,6 +128,7 @@ def report_on(
         reference: the label of the curve for differences; by default the best at the trained length.
         models: compare them as models, which may differ in anything (`zoo.comparison.models`).
         paths: the paths in the report's command.
+        floor: rank by the score above this accuracy, too.
 
     Raises:
         InputError: runs that were not evaluated or are not comparable.
@@ -132,6 +137,7 @@ def report_on(
     paths = paths or [Path(run.path) for run in runs]
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
+    words += ["--floor", f"{floor:g}"] if floor is not None else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
     data = common(run.trained_on for run in runs)
     if models:
@@ -154,6 +160,8 @@ def report_on(
         notes = "; ".join(f"{row.protocol} at {row.length}: {row.note}" for row in rows)
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
+    if floor is not None and not (0 <= floor < 1 and (table["measure"] == RATE).any()):
+        raise InputError(f"--floor {floor:g}: of an accuracy that was measured, from 0 to below 1")
     found = caveats.of_runs(runs) + caveats.of_rows(results) + caveats.of_seeds(results)
     found += caveats.of_unmeasured(results, table)
     found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
@@ -163,7 +171,7 @@ def report_on(
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
         costs(results, table), about_runs(runs), tuple(found),
-        tuple(map(str, refused)), command(*words),
+        tuple(map(str, refused)), command(*words), floor=floor,
     )  # fmt: skip
 
 
