@@ -89,7 +89,7 @@ def test_a_floor_ranks_a_comparison_as_the_leaderboard_does(write_run, row_of):
     assert table.cells["score"].to_dict() == {name: one.text() for name, one in known.values.items()}
     assert table.cells["rank"].to_dict() == {"alibi": "1", "rope": "2"}
     assert not any("above the floor" in one.caption for one in tables(build(runs)))
-    with pytest.raises(InputError, match="--floor 0.5: of an accuracy"):
+    with pytest.raises(InputError, match="of an accuracy that was measured"):
         build([write_run("text")], floor=0.5)
 
 
