@@ -115,4 +115,6 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
 def evaluate_command(
     paths: Sequence[str], protocols: Sequence[str] | None = None, lengths: Sequence[int] | None = None
 ) -> str:
+    if not any(map(os.path.exists, paths)):
+        return "the sweep of its study (--forget the entry first: a stored run has no checkpoint)"
     return command("evaluate", *paths, *options(protocols, lengths))

@@ -182,7 +182,8 @@ def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
     if keys:
         lines[0] += " they differ in more than the encoding and the seed"
         pair = [runs[0] for _, runs in keys[0].values[:2]]
-        lines.append(f"see all differences between two of them: {command('compare', '--diff', *pair)}")
+        if all(Path(one).is_dir() for one in pair):  # not of runs in a table
+            lines.append(f"see all differences between two of them: {command('compare', '--diff', *pair)}")
     if any(one.key == TOKENIZER for one in keys):
         lines.append("compare them as models, in bits per byte of the same documents: --models")
     lines.append("compare them nevertheless, marked on every output: --force")

@@ -27,7 +27,7 @@ from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, estimate, lengths_o
 from zoo.figures.curves import interactive_curves
 from zoo.figures.style import family
 from zoo.figures.training import read_logged, training_curves
-from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
+from zoo.reports.page import PageSection, Part, Picture, Table, TitledList, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
 NAMED = 3
@@ -84,13 +84,13 @@ def about_text(report: Report) -> str:
     return "; ".join(f"{name}: {value}" for name, value in report.about.items())
 
 
-def warning(report: Report) -> list[Part]:
+def warning(report: Report) -> list[TitledList]:
     why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
-    return [Warned(why, report.differences)] if report.differences else []
+    return [TitledList(why, report.differences, is_warning=True)] if report.differences else []
 
 
-def caveats(report: Report) -> list[Part]:
-    return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
+def caveats(report: Report) -> list[TitledList]:
+    return [TitledList(f"Caveats ({len(report.caveats)})", report.caveats)] if report.caveats else []
 
 
 def verdict(report: Report) -> list[Table]:
