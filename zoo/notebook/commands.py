@@ -105,7 +105,7 @@ def compare(
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
     Nothing is written: `.save(FOLDER)` writes the files of the command. Arguments as of
-    `zoo.reports.report.report_on`.
+    `zoo.reports.report.build`.
     """
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
     return Comparison(**vars(build(*chosen, force, reference=reference, models=models, floor=floor)))

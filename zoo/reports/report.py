@@ -102,39 +102,32 @@ _TUNED = {
 }
 
 
-def build(paths: Sequence[Path], *how: Any, **more: Any) -> Report:
-    """The report on run folders: arguments as of `report_on`."""
-    return report_on(read_runs(paths), *how, paths=paths, **more)
-
-
-def report_on(
-    runs: Sequence[RunInfo],
+def build(
+    paths: Sequence[Path],
     protocols: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     force: bool = False,
     out: Path = OUT,
     reference: str | None = None,
     models: bool = False,
-    paths: Sequence[Path] = (),
     floor: float | None = None,
 ) -> Report:
     """The report that compares runs.
 
     Args:
+        paths: run folders, or tables of stored runs.
         protocols: names; by default all by which one of the runs was evaluated.
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable, and mark it on every output.
         out: the folder in the report's command.
         reference: the label of the curve for differences; by default the best at the trained length.
         models: compare them as models, which may differ in anything (`zoo.comparison.models`).
-        paths: the paths in the report's command.
         floor: rank by the score above this accuracy, too.
 
     Raises:
         InputError: runs that were not evaluated or are not comparable.
     """
-    runs = chosen(runs, protocols, lengths)
-    paths = paths or [Path(run.path) for run in runs]
+    runs = chosen(read_runs(paths), protocols, lengths)
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
     words += ["--floor", f"{floor:g}"] if floor is not None else []
