@@ -4,7 +4,7 @@ import torch
 from killed_runs import texts
 
 from zoo.tasks.language_modelling import perplexity
-from zoo.tasks.task import ExactMean
+from zoo.training.module import ExactMean
 
 
 def test_sums_are_float64():
@@ -36,7 +36,7 @@ def test_a_huge_loss_is_an_infinite_perplexity():
 
 WORKER = """
 import os, torch, torch.distributed as dist
-from zoo.tasks.task import ExactMean
+from zoo.training.module import ExactMean
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method="env://", rank=rank, world_size=2)
 loss, right, alone = ExactMean(), ExactMean(), ExactMean(sync_on_compute=False)
