@@ -140,11 +140,10 @@ def package(monkeypatch, tmp_path):
     file.write_text("one\n")
     theirs = type("Theirs", (registry.encodings.load("none"),), {"__module__": "their_package.encodings"})
 
-    def package(version, has=True, broken=None):
+    def package(version, has=True):
         it = Description("encoding", "theirs", theirs, file, 1)
         known = {**registry.encodings.all(), **({"theirs": it} if has and version else {})}
         monkeypatch.setattr(registry.encodings, "entries", known)
-        monkeypatch.setattr(registry.encodings, "broken", {"theirs": broken} if broken else {})
         monkeypatch.setitem(registry._packages, "their_package", f"their-package {version}")
         if not (has and version):
             known.pop("theirs", None)
@@ -164,8 +163,6 @@ def test_a_package_is_asked_for_by_name_and_version(package):
     for installed in (None, "2.0"):
         package(installed, has=False)
         assert describe_missing(sources) == [f"{needs} {digest}: pip install their-package==1.0"]
-    package("2.0", has=False, broken="no licence")
-    assert describe_missing(sources) == [f"{needs} {digest}, which cannot be used: no licence"]
 
 
 def test_a_package_of_another_version_or_content_is_reported(package):

@@ -125,8 +125,6 @@ def _origin(source: Source) -> str:
 
 
 def _remedy(source: Source) -> str:
-    if reason := _registry(source).broken.get(source["name"]):
-        return f", which cannot be used: {reason}"
     if "package" in source:
         return f": pip install {packages([source])[0]}"
     file = source["file"]
