@@ -9,36 +9,19 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torchmetrics import Metric
+from torchmetrics import MeanMetric
 
 from zoo.optimizers import build_optimizer
 from zoo.schedules import schedule_of
 from zoo.tasks.task import Task
 
 
-class ExactMean(Metric):
+def exact_mean(**options: Any) -> MeanMetric:
     """The mean of losses in nats, or of right answers, as a sum and a count in float64.
 
-    NaN where there was nothing. Unlike torchmetrics' own mean it skips no NaN, and unlike its perplexity it
-    stays finite on the losses of a failed extrapolation.
+    NaN where there was nothing, and where a value is NaN.
     """
-
-    full_state_update = False
-    total: Tensor
-    count: Tensor
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-
-    def update(self, values: Tensor) -> None:
-        """Add values, of any shape."""
-        self.total += values.double().sum()
-        self.count += values.numel()
-
-    def compute(self) -> Tensor:
-        return self.total / self.count
+    return MeanMetric(nan_strategy="disable", **options).set_dtype(torch.float64)
 
 
 class TaskModule(pl.LightningModule):
@@ -52,7 +35,7 @@ class TaskModule(pl.LightningModule):
         super().__init__()
         self.task, self.recipe, self.model = task, task.recipe, task.model
         self.save_hyperparameters(task.settings)
-        self.means = torch.nn.ModuleDict({name: ExactMean() for name in task.validated})
+        self.means = torch.nn.ModuleDict({name: exact_mean() for name in task.validated})
         self.gradient_norm = torch.tensor(math.nan)
 
     def on_train_start(self) -> None:
