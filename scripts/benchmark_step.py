@@ -33,6 +33,7 @@ from zoo.data.source import DataSource
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import build_task
+from zoo.training.module import TaskModule
 from zoo.training.run import TrainingRun
 from zoo.training.run_status import RunStatus
 from zoo.training.trainer import DataModule, hide_library_messages, make_trainer
@@ -97,7 +98,7 @@ class TimedData(DataModule):
 def bare(recipe: Recipe, source, skip: int) -> float:
     """Seconds per step of the shortest loop that trains the same."""
     task = build_task(recipe, source.vocab_size)
-    setup = task.configure_optimizers()
+    setup = TaskModule(task).configure_optimizers()
     optimizer, schedule = setup["optimizer"], setup["lr_scheduler"]["scheduler"]
     steps, start = recipe.trainer.max_steps, 0.0
     mixed = recipe.trainer.precision == "bf16-mixed"
@@ -109,7 +110,7 @@ def bare(recipe: Recipe, source, skip: int) -> float:
             loss = task.loss(batch)
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(task.parameters(), recipe.trainer.gradient_clip_val)
+        torch.nn.utils.clip_grad_norm_(task.model.parameters(), recipe.trainer.gradient_clip_val)
         optimizer.step()
         schedule.step()
     return (time.perf_counter() - start) / (steps - skip)
@@ -124,7 +125,7 @@ def lightning(recipe: Recipe, source, skip: int) -> tuple[float, float]:
         status.run = TrainingRun(recipe, folder=Path(folder))
         trainer = make_trainer(status.run, task, source, status)
         trainer.callbacks.append(clock)
-        trainer.fit(task, data)
+        trainer.fit(TaskModule(task), data)
     seconds = clock.stop - clock.start
     return seconds / (recipe.trainer.max_steps - skip), data.loader.waited / seconds
 

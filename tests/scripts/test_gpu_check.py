@@ -67,7 +67,7 @@ def test_a_kernel_that_differs_from_the_reference_fails(script, monkeypatch):
             scores = type(scores)(scores.layer, contexts, scores.content)
         return attend(*of[:3], scores, *of[4:])
 
-    monkeypatch.setattr("zoo.models.attention.attend", narrower)
+    monkeypatch.setattr("zoo.models.plans.choose.attend", narrower)
     monkeypatch.setattr(script, "CASES", [(1, "window", False, "fp32"), (1, "window", False, "bf16")])
     with pytest.raises(script.Failed, match="window, fp32: error"):
         script.kernels("rope", script.argparse.Namespace(device="cpu"))
