@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
@@ -83,6 +85,17 @@ class Task(pl.LightningModule):
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)
 
+    def configure_model(self) -> None:
+        """Divide every parameter among the processes of `trainer.strategy: fsdp`."""
+        if self.device_mesh is None:
+            return
+        mesh = self.device_mesh["data_parallel"]
+        for block in self.model.blocks:
+            fully_shard(block, mesh=mesh)
+        # What several blocks use stays gathered to the end of the step: embedding, encodings, head.
+        fully_shard(self.model, mesh=mesh, reshard_after_forward=False)
+        register_fsdp_forward_method(self.model, "hidden")
+
     def restore(self, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
         """Take weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
         begin = f"{where}: " if where else ""
@@ -140,12 +153,12 @@ class Task(pl.LightningModule):
         """Clip as Lightning does, and keep the norm."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
-            self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
         else:
-            gradients = [p.grad for p in parameters if p.grad is not None]
-            self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
             if gradient_clip_val:
                 torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer

@@ -99,7 +99,7 @@ class Plan:
         """Bytes on each device of weights, gradients and two moments; of activations."""
         model, trainer = self.recipe.model, self.recipe.trainer
         width = {"64-true": 8, "16-true": 2, "bf16-true": 2}.get(trainer.precision, 4)
-        state = 4 * width * self.parameters
+        state = 4 * width * self.parameters / (self.devices if trainer.strategy == "fsdp" else 1)
         computed = 2 if "16" in trainer.precision else width
         tokens = self.sequences * self.recipe.data.sequence_length
         blocks = model.num_layers * ACTIVATION_BYTES
