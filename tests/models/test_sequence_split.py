@@ -25,6 +25,15 @@ def test_losses_are_those_of_one_process(forks, here, processes):
     assert not {name: one for name, one in found.items() if isinstance(one, str) or not one <= 1e-5}
 
 
+@pytest.mark.slow
+def test_two_steps_in_parts_are_those_of_one_process(forks, here):
+    """Every encoding, each sequence and then each model in two processes; the subjects share one launch."""
+    text = forks.run(["list"], here, "parts", 2, SUPPORT / "trained_in_parts.py")
+    found = json.loads(text.splitlines()[-1])
+    assert len(found) > 100
+    assert not {name: one for name, one in found.items() if isinstance(one, str) or not max(one) <= 1e-6}
+
+
 @pytest.mark.parametrize("length", [8, 29, 1000])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_all_processes_have_as_many_pairs(length, size):

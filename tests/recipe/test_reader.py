@@ -377,12 +377,11 @@ def test_a_stored_recipe_is_read_without_its_plugins(write, good):
     stored = good | {"plugins": ["farther.py"], "data": data, "evaluate": {"lengths": [8], "own": 1}}
     stored["task"] = {"name": "unseen_task"}
     stored["checkpoint"] = {"every_n_steps": 5, "sharded": "auto"}  # of earlier versions
-    stored["trainer"] = good["trainer"] | {"strategy": "fsdp"}
     stored["model"] = good["model"] | {"encoding": encoding}
     recipe = recipe_of_run(stored)
     assert recipe.model.encoding == encoding and recipe.as_dict()["data"] == data | {"workers": 0}
     assert recipe.as_dict()["checkpoint"] == {"every_n_steps": 5, "keep_every_n_steps": None}
-    assert recipe.trainer.strategy == "ddp" and recipe.model.init_std == 0.02
+    assert recipe.model.init_std == 0.02
     assert recipe.plugins == ("farther.py",) and "farther" not in encodings.names()
     with pytest.raises(InputError, match=r"model\.d_model: must be a whole number"):
         recipe_of_run(stored | {"model": good["model"] | {"d_model": "wide"}})

@@ -64,14 +64,25 @@ def devices_taken(devices: Any, accelerator: str) -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 1
 
 
-def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
-    """The error of a global batch that cannot be divided evenly."""
-    parts = devices * nodes * accumulate
+def batch_fault(batch: int, devices: int, nodes: int, accumulate: int, sharing: int = 1) -> str | None:
+    """The error of a global batch that cannot be divided evenly; `sharing` devices read the same part."""
+    parts = devices * nodes * accumulate // sharing
     if batch % parts == 0:
         return None
+    shared = f" / context_parallel {sharing}" if sharing > 1 else ""
     return (
         f"a batch of {batch} cannot be divided over {parts} (devices {devices} x num_nodes {nodes} x "
-        f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
+        f"accumulate_grad_batches {accumulate}{shared}); take a multiple of {parts}"
+    )
+
+
+def context_fault(sharing: int, devices: int, nodes: int) -> str | None:
+    """The error of devices that cannot form groups of `sharing`, each of which computes a sequence."""
+    if devices * nodes % sharing == 0:
+        return None
+    return (
+        f"{sharing} devices cannot compute a sequence together: it must divide devices {devices} x num_nodes "
+        f"{nodes}"
     )
 
 

@@ -9,6 +9,7 @@ encodings it looks like decoding several tokens with a cache.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,18 +22,44 @@ Blocks = Sequence[slice]
 """The rows of each process, by rank."""
 
 
+class _Gather(torch.autograd.Function):
+    """The tensors of all processes [size,...]; the gradient of each is the sum over the processes.
+
+    A gather takes `order` from the one before. So all processes go back through them in the same order, and
+    through those whose output one of them does not use.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, order: Tensor, size: int, group: dist.ProcessGroup):
+        ctx.group = group
+        every = own.new_empty(size, *own.shape)
+        dist.all_gather([*every], own, group=group)
+        return every, order.clone()
+
+    @staticmethod
+    def backward(ctx: Any, every: Tensor, order: Tensor):
+        every = every.contiguous()
+        own = torch.empty_like(every[0])
+        dist.reduce_scatter(own, [*every], group=ctx.group)
+        return own, order, None, None
+
+
 class SequenceSplit:
     """The processes that compute a sequence together.
 
     Args:
         rank, size: the number of this process, and of all.
         group: exchanges tensors on the device of the model.
-        signals: exchanges numbers on the CPU; the group itself for models on a CPU.
+        signals: exchanges numbers on the CPU; the group itself for models on a CPU. None in training, where a
+            process without memory ends the others.
     """
 
-    def __init__(self, rank: int, size: int, group: dist.ProcessGroup, signals: dist.ProcessGroup):
+    def __init__(
+        self, rank: int, size: int, group: dist.ProcessGroup, signals: dist.ProcessGroup | None = None
+    ):
         self.rank, self.size, self.group, self.signals = rank, size, group, signals
         self.failed = False
+        self.order = torch.zeros(())
 
     def rounds(self, length: int, count: int = 1) -> list[Blocks]:
         """Rows 0 to `length` in so many rounds; the order of the processes turns from one to the next."""
@@ -47,10 +74,9 @@ class SequenceSplit:
         missing = list(own.shape)
         missing[dim] = max(sizes) - own.shape[dim]
         own = torch.cat((own, own.new_zeros(missing)), dim) if missing[dim] else own.contiguous()
-        every = [torch.empty_like(own) for _ in blocks]
         self.agree()
         try:
-            dist.all_gather(every, own, group=self.group)
+            every, self.order = _Gather.apply(own, self.order, self.size, self.group)
         except RuntimeError as error:
             raise RunError("another process of this evaluation has ended") from error
         every = [one.narrow(dim, 0, size) for one, size in zip(every, sizes, strict=True)]
@@ -58,6 +84,8 @@ class SequenceSplit:
 
     def agree(self, fits: bool = True) -> None:
         """Raises torch.OutOfMemoryError in every process if one of them has no memory. A collective."""
+        if self.signals is None:
+            return
         lacks = torch.tensor(not fits, dtype=torch.int32)
         try:
             dist.all_reduce(lacks, dist.ReduceOp.MAX, group=self.signals)

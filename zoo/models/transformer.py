@@ -149,7 +149,7 @@ class Transformer(nn.Module):
 
     causal: bool
     split: SequenceSplit | None = None
-    """The processes that compute each sequence together, in evaluation; None where each computes its own."""
+    """The processes that compute each sequence together; None where each computes its own."""
 
     def __init__(
         self,
@@ -217,7 +217,8 @@ class Transformer(nn.Module):
             wanted: [B,T], True at the N positions whose logits to return, as [N,V], row by row.
             targets: [B,T], token ids to predict, -100 to ignore. If given, returns the losses in nats; the
                 full logits are never held.
-            reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation.
+            reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation. Of processes
+                that compute each sequence together, the mean of their sums is the sum.
             documents: [B,T], the row in which the document of each token begins, to read each document by
                 itself: a token sees its own document, whose first token has position 0. Without padding and
                 cache.
@@ -233,6 +234,11 @@ class Transformer(nn.Module):
                 # One more column, and more zeros so that the width stays a multiple of 8 for fast products.
                 weight = torch.cat((weight, F.pad(self.head_bias[:, None], (0, 7))), 1)
                 hidden = F.pad(hidden, (0, 8), value=1.0)
+            if reduction == "sum" and self.split is not None:
+                # Of a share of the rows, so that the mean over the processes is the sum over all rows.
+                size, rank = self.split.size, self.split.rank
+                hidden, targets = (one.tensor_split(size, 1)[rank] for one in (hidden, targets))
+                return size * summed_loss(hidden, weight, targets)
             return (summed_loss if reduction == "sum" else losses)(hidden, weight, targets)
         return self.unembed(hidden if wanted is None else hidden[wanted])
 
@@ -311,7 +317,7 @@ class Transformer(nn.Module):
         length, limit = tokens.shape[1], self.encoding.max_cached_length
         # Where a rotation depends on the full length, each query needs all keys.
         all_keys = limit is not None and length > limit
-        parts = []
+        split.order, parts = torch.zeros((), requires_grad=torch.is_grad_enabled()), []
         for blocks in split.rounds(length, 2 if self.causal and not all_keys else 1):
             own, memo = blocks[split.rank], {"shared": {}, "fixed": {}}
             contexts = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zoo import registry
 from zoo.errors import InputError, hint
-from zoo.launch.devices import batch_fault, cpu_precision_fault, number_of_devices
+from zoo.launch.devices import batch_fault, context_fault, cpu_precision_fault, number_of_devices
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.schema import ModelConfig, Recipe
 from zoo.recipe.sections import MAX_TOKENS, construct
@@ -38,14 +38,24 @@ def broken_rules(recipe: Recipe) -> Iterator[Fault]:
     if recipe.model.kernel == "flex" and trainer.accelerator == "cpu":
         message = "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
         yield Fault("model.kernel", message, ("trainer.accelerator",))
-    number = number_of_devices(trainer.devices)
+    number, sharing = number_of_devices(trainer.devices), trainer.context_parallel
     if trainer.devices in (0, []) or (isinstance(trainer.devices, int) and trainer.devices < -1):
         yield Fault("trainer.devices", "must be a number above 0, a list of indices, -1 for all, or auto")
     elif number is not None:  # `auto` is checked when the run starts
         parts = "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches"
-        accumulate = trainer.accumulate_grad_batches
-        if fault := batch_fault(data.batch_size, number, trainer.num_nodes, accumulate):
-            yield Fault("data.batch_size", fault, parts)
+        accumulate, nodes = trainer.accumulate_grad_batches, trainer.num_nodes
+        if fault := context_fault(sharing, number, nodes):
+            yield Fault("trainer.context_parallel", fault, parts[:2])
+        elif fault := batch_fault(data.batch_size, number, nodes, accumulate, sharing):
+            yield Fault("data.batch_size", fault, (*parts, "trainer.context_parallel"))
+    if sharing > 1:
+        for key, given in (
+            ("trainer.strategy", trainer.strategy == "fsdp"), ("compile", recipe.compile is True),
+            ("model.gradient_checkpointing", recipe.model.gradient_checkpointing),
+        ):  # fmt: skip
+            if given:
+                message = f"does not go with {key}, which was not tried; leave one of them out"
+                yield Fault("trainer.context_parallel", message, (key,))
     for path, about in encodings_in(recipe.model.encoding, ENCODING):
         if not getattr(about, kind):
             yield Fault(dotted(path), f"encoding {about.name!r} is not for {_a(kind)}", ("model.kind",))

@@ -275,7 +275,7 @@ class Recipe(Section):
     """The evaluation of the trained model."""
     compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
-    compiler is installed; the run's recipe holds the choice."""
+    compiler is installed, without fsdp and context_parallel; the run's recipe holds the choice."""
     logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Affects(None)] = (
         "csv", "tensorboard",
     )  # fmt: skip

@@ -48,10 +48,14 @@ class TrainerConfig(Section):
     """Number of devices per node, a list of their indices, -1 for all, or auto."""
     num_nodes: Annotated[Positive, Affects("rounding")] = 1
     """Number of machines."""
-    strategy: Annotated[Literal["auto", "ddp", "ddp_find_unused_parameters_true"], Affects("rounding")] = (
-        "auto"
-    )
-    """Division of the batch among devices, each with the whole model. auto: ddp on several devices."""
+    strategy: Annotated[
+        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Affects("rounding")
+    ] = "auto"
+    """Division of the batch among devices: ddp, each with the whole model, or fsdp, each with its share of
+    the weights, gradients and moments. auto: ddp on several devices."""
+    context_parallel: Annotated[Positive, Affects("rounding")] = 1
+    """Devices that compute each sequence together, each some of its tokens. It divides devices times
+    num_nodes; with ddp, without compile and gradient_checkpointing."""
     precision: Annotated[
         Literal[
             "auto", "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
@@ -77,7 +81,7 @@ class TrainerConfig(Section):
 
     def flags(self) -> dict[str, Any]:
         """The keywords for `lightning.pytorch.Trainer`, as plain values."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude={"context_parallel"})
 
     @model_serializer(mode="wrap")
     def _dump(self, all_fields: SerializerFunctionWrapHandler) -> dict[str, Any]:

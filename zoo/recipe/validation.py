@@ -52,9 +52,6 @@ def recipe_of_run(stored: Mapping[str, Any]) -> Recipe:
     """
     values = copy.deepcopy(dict(stored))
     _fill_in(values)
-    trainer = _as(dict, values.get("trainer"))
-    if trainer.get("strategy") == "fsdp":
-        trainer["strategy"] = "ddp"  # stored by versions that had it; the weights agree to rounding
     model = _as(dict, values.get("model"))
     model.setdefault("init_std", 0.02)  # of versions that had no such key
     encoding, faults = check_encoding(model.get("encoding"), ENCODING)

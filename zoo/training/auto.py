@@ -24,7 +24,8 @@ def choose_auto(recipe: Recipe, stored: dict[str, Any] | None = None) -> Recipe:
     """The recipe with `trainer.precision` and `compile` chosen where they are `auto`.
 
     precision: bf16-mixed where the processor multiplies bf16 natively and the model is not narrower than
-    `NARROWEST`, else 32-true. compile: true from `STEPS_TO_COMPILE` steps on where a compiler is installed.
+    `NARROWEST`, else 32-true. compile: true from `STEPS_TO_COMPILE` steps on where a compiler is installed,
+    and neither the model nor its sequences are in parts.
 
     Args:
         stored: the recipe of the run that is resumed, which decides.
@@ -62,7 +63,9 @@ def _precision(recipe: Recipe, device: str) -> str:
 
 
 def _compiles(recipe: Recipe, device: str) -> bool:
-    if recipe.trainer.max_steps < STEPS_TO_COMPILE.get(device, 2**63):
+    trainer = recipe.trainer
+    parts = trainer.strategy == "fsdp" or trainer.context_parallel > 1
+    if parts or trainer.max_steps < STEPS_TO_COMPILE.get(device, 2**63):
         return False
     if device == "cuda":
         return importlib.util.find_spec("triton") is not None

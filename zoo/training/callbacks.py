@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from zoo.console import progress_bar
 from zoo.memory import peak_memory_mb
+from zoo.models.sequence_split import SequenceSplit
 from zoo.seeds import seed_of
 from zoo.training.checkpoints import is_between_steps
 from zoo.training.module import TaskModule
@@ -40,8 +41,24 @@ class SeededSteps(Callback):
         (torch.default_generator if on_cpu else torch).manual_seed(seed)
         step, part = divmod(done - 1, trainer.accumulate_grad_batches)
         tokens, documents = batch["tokens"], batch.get("documents")
-        first = (part * trainer.world_size + trainer.global_rank) * len(tokens)
+        sharing = module.recipe.trainer.context_parallel
+        first = (part * trainer.world_size + trainer.global_rank) // sharing * len(tokens)
         module.model.encoding.seed_draws(module.recipe.seed, step, tokens, first, documents)
+
+
+class ContextParallel(Callback):
+    """Lets so many processes, of consecutive ranks, compute each sequence together.
+
+    The mean of their losses is the loss of their batch, and gathering sums gradients over them: DDP's mean
+    over all processes is then the gradient of the batch.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def setup(self, trainer: pl.Trainer, module: TaskModule, stage: str) -> None:
+        group, _ = dist.new_subgroups(self.size)
+        module.model.split = SequenceSplit(trainer.global_rank % self.size, self.size, group)
 
 
 LOSSES = "zoo_losses"

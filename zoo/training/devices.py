@@ -7,7 +7,7 @@ import os
 from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 
 from zoo.errors import InputError, Problem
-from zoo.launch.devices import batch_fault, cpu_precision_fault, devices_taken
+from zoo.launch.devices import batch_fault, context_fault, cpu_precision_fault, devices_taken
 from zoo.launch.ranks import Launcher, find_launcher
 from zoo.recipe import Recipe
 
@@ -35,8 +35,11 @@ def validate_world_size(recipe: Recipe) -> None:
             fault = f"{wanted}, but {launcher.name} has started {started} {unit}"
             hint = f"give --set {key}={started}, or start {wanted} with {starter}"
             problems.append(Problem(f"{fault}: {hint}", key=key))
-    fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
-    if fault and not problems:
+    sharing, nodes = trainer.context_parallel, trainer.num_nodes
+    if not problems and (fault := context_fault(sharing, devices, nodes)):
+        problems.append(Problem(fault, key="trainer.context_parallel"))
+    accumulate = trainer.accumulate_grad_batches
+    if not problems and (fault := batch_fault(recipe.data.batch_size, devices, nodes, accumulate, sharing)):
         problems.append(Problem(fault, key="data.batch_size"))
     if problems:
         raise InputError(problems)

@@ -8,6 +8,8 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torchmetrics import MeanMetric
 
@@ -38,6 +40,17 @@ class TaskModule(pl.LightningModule):
         self.means = torch.nn.ModuleDict({name: exact_mean() for name in task.validated})
         self.gradient_norm = torch.tensor(math.nan)
 
+    def configure_model(self) -> None:
+        """Divide every parameter among the processes of `trainer.strategy: fsdp`."""
+        if self.device_mesh is None:
+            return
+        mesh = self.device_mesh["data_parallel"]
+        for block in self.model.blocks:
+            fully_shard(block, mesh=mesh)
+        # What several blocks use stays gathered to the end of the step: embedding, encodings, head.
+        fully_shard(self.model, mesh=mesh, reshard_after_forward=False)
+        register_fsdp_forward_method(self.model, "hidden")
+
     def on_train_start(self) -> None:
         # A checkpoint holds the rate of its next step by the max_steps of that time.
         schedule = self.lr_schedulers()
@@ -62,12 +75,12 @@ class TaskModule(pl.LightningModule):
         """Clip as Lightning does, and keep the norm."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
-            self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
         else:
-            gradients = [p.grad for p in parameters if p.grad is not None]
-            self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
             if gradient_clip_val:
                 torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer

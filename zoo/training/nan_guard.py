@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from zoo.console import command
 from zoo.errors import RunError
@@ -105,7 +106,8 @@ def _advice(run: TrainingRun) -> str:
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether every element is finite; waits for the device once."""
     # The norm is faster than isfinite; a value too large to be squared counts as not finite.
-    return bool(torch.nn.utils.get_total_norm([*tensors]).isfinite())
+    own = [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
+    return bool(torch.nn.utils.get_total_norm(own).isfinite())
 
 
 def _scaler(trainer: pl.Trainer) -> torch.amp.GradScaler | None:

@@ -85,8 +85,9 @@ class TrainingRun:
                 f"run"
             )
             raise InputError(Problem(message, key="data.root" if source.kind == "text" else "data"))
-        devices = devices_taken(recipe.trainer.devices, recipe.trainer.accelerator)
-        source.validate(devices * recipe.trainer.num_nodes)
+        trainer = recipe.trainer
+        devices = devices_taken(trainer.devices, trainer.accelerator)
+        source.validate(devices * trainer.num_nodes // trainer.context_parallel)
 
     def build(self, source: DataSource) -> Task:
         """The model at its start: of the recipe, or with the weights of `init_from`."""

@@ -15,16 +15,18 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from zoo.data.loader import Loader, ResumableLoader
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import find_launcher
 from zoo.runs.card import make_card
 from zoo.tasks.task import Task
-from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
+from zoo.training.callbacks import ContextParallel, SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
 from zoo.training.length_curve import LengthCurve
 from zoo.training.loggers import make_loggers
 from zoo.training.nan_guard import NanGuard
 from zoo.training.run import TrainingRun
 from zoo.training.run_status import RunStatus
+from zoo.training.sharded import ShardedStrategy
 
 
 class DataModule(pl.LightningDataModule):
@@ -32,13 +34,17 @@ class DataModule(pl.LightningDataModule):
 
     def __init__(self, source: DataSource):
         super().__init__()
-        self.source = source
+        self.source, self.sharing = source, source.recipe.trainer.context_parallel
 
     def train_dataloader(self) -> ResumableLoader:
-        return self.source.train_loader(self.trainer.global_rank, self.trainer.world_size)
+        return self.source.train_loader(*self._share())
 
     def val_dataloader(self) -> Loader:
-        return self.source.valid_loader(self.trainer.global_rank, self.trainer.world_size)
+        return self.source.valid_loader(*self._share())
+
+    def _share(self) -> tuple[int, int]:
+        """Processes that compute a sequence together read the same ones."""
+        return self.trainer.global_rank // self.sharing, self.trainer.world_size // self.sharing
 
 
 def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunStatus) -> pl.Trainer:
@@ -64,6 +70,7 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     callbacks: list[Callback] = [
         status,
         SeededSteps(),
+        *([ContextParallel(sharing)] if (sharing := recipe.trainer.context_parallel) > 1 else []),
         log,
         *([] if flags.get("enable_progress_bar") is False else [StepBar()]),
         NanGuard(log, run),
@@ -75,6 +82,9 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
     if find_launcher() is None:
         rank_zero_only.rank = 0  # Lightning reads a rank left over in the environment when it is imported
     folder = run.folder or Path()  # a further process learns it when the training starts
+    processes = devices_taken(recipe.trainer.devices, recipe.trainer.accelerator) * recipe.trainer.num_nodes
+    if flags["strategy"] == "fsdp":
+        flags["strategy"] = ShardedStrategy(processes) if processes > 1 else "auto"
     try:
         if flags.get("max_time") is not None:
             callbacks.append(StepTimer(flags.pop("max_time")))
