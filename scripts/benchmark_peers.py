@@ -37,7 +37,7 @@ from pathlib import Path
 
 import torch
 
-from peers.bare import Size
+from peers.bare import SIZES, matrix_rate, products
 from peers.libraries import BUILDERS
 from peers.sides import MODES, Running, Side
 from peers.tables import END, Row, all_rows, into_readme, machine, quartiles, summary, verdicts
@@ -46,15 +46,6 @@ from zoo.files import atomic_write
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "scripts" / "results" / "peers"
-SIZES = {
-    "tiny": Size(32, 2, 2, 16, 64, 2),
-    "small": Size(128, 4, 4, 128, 4096, 16),
-    "medium": Size(256, 6, 8, 512, 8192, 4),
-    "124M": Size(768, 12, 12, 1024, 50304, 16),
-    "124M-8k": Size(768, 12, 12, 8192, 50304, 2),
-    "124M-32k": Size(768, 12, 12, 32768, 50304, 1),
-}
-"""The tiny one is for tests, the last three are for a GPU."""
 ENCODINGS = (
     "none", "sinusoidal", "learned", "rope", "alibi", "sandwich", "t5", "kerple", "dpb", "fire", "fox",
 )  # fmt: skip
@@ -91,30 +82,6 @@ def groups(sides: Sequence[Side]) -> Iterator[list[Side]]:
         own = [side for side in sides if side.encoding == encoding]
         for start in range(0, len(own), AT_ONCE):
             yield own[start : start + AT_ONCE]
-
-
-def products(size: Size) -> float:
-    """Operations of the matrix products in a step of the bare loop."""
-    matrices = size.layers * 12 * size.width**2 + size.vocabulary * size.width
-    attention = size.layers * 2 * size.length * size.width / 2
-    return 6 * size.batch * size.length * (matrices + attention)
-
-
-def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Operations per second of the fastest of some large products, on a CPU of such up to 0.1 s."""
-    n, on_gpu = 8192 if device.type == "cuda" else 256, device.type == "cuda"
-    while True:
-        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        seconds = []
-        for _ in range(6 if on_gpu else 3):
-            start = time.perf_counter()
-            a @ b
-            if on_gpu:
-                torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - start)
-        if n >= 2048 or min(seconds) > 0.01:
-            return 2 * n**3 / min(seconds)
-        n *= 2
 
 
 def measure(sides: Sequence[Side], name: str, options: argparse.Namespace) -> Iterator[Row]:
