@@ -5,7 +5,6 @@
     python scripts/benchmark_peers.py --size medium --only rope,alibi --modes default,bf16
     python scripts/benchmark_peers.py --only 'HF*,zoo' --rounds 15 --out /tmp/peers
     python scripts/benchmark_peers.py --device cuda               a decoder of 124 M parameters, to 32k tokens
-    python scripts/benchmark_peers.py --section start             what a command takes before its first step
 
 A side is a decoder of the same width, depth, heads, vocabulary and tied head, trained with AdamW and
 clipping at 1.0 on random tokens: the zoo by `zoo fit` as it is, with Lightning and its callbacks; Hugging
@@ -27,10 +26,7 @@ import argparse
 import fnmatch
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -44,8 +40,7 @@ from peers.tables import END, Row, all_rows, into_readme, machine, quartiles, su
 from zoo.console import progress_bar
 from zoo.files import atomic_write
 
-ROOT = Path(__file__).parents[1]
-OUT = ROOT / "scripts" / "results" / "peers"
+OUT = Path(__file__).parent / "results" / "peers"
 ENCODINGS = (
     "none", "sinusoidal", "learned", "rope", "alibi", "sandwich", "t5", "kerple", "dpb", "fire", "fox",
 )  # fmt: skip
@@ -171,50 +166,6 @@ def training(options: argparse.Namespace) -> None:
     print(f"{text}\nwritten: {options.out}.json, .md")
 
 
-def start(options: argparse.Namespace) -> None:
-    """Print the wall time of commands, and of a training up to its first step, median of the rounds."""
-    wrong = [
-        "fit",
-        "--recipe",
-        str(ROOT / "recipes" / "alibi_maxindex.yaml"),
-        "--set",
-        "model.encoding=alibbi",
-    ]
-    commands = {"--help": ["--help"], "list encodings": ["list", "encodings"], "a recipe error": wrong}
-    for name, arguments in commands.items():
-        command, seconds = [sys.executable, "-m", "zoo", *arguments], []
-        for _ in range(options.rounds + 1):
-            began = time.perf_counter()
-            done = subprocess.run(command, cwd=ROOT, capture_output=True)
-            seconds.append(time.perf_counter() - began)
-            if done.returncode not in (0, 2):
-                raise SystemExit(done.stderr.decode())
-        low, median, high = quartiles(seconds[1:])
-        print(f"{name}: {median:.2f} s ({low:.2f} – {high:.2f})")
-    with tempfile.TemporaryDirectory() as folder:
-        seconds = [first_step(Path(folder), number) for number in range(options.rounds + 1)]
-    low, median, high = quartiles(seconds[1:])
-    print(f"the first step, of a corpus in the cache: {median:.2f} s ({low:.2f} – {high:.2f})")
-
-
-def first_step(folder: Path, number: int) -> float:
-    """Seconds from the command to the first row of its log; the first of all makes the cache."""
-    out = folder / str(number)
-    sets = [f"data.cache={folder / 'cache'}", "trainer.log_every_n_steps=1", "trainer.accelerator=cpu"]
-    command = [sys.executable, "-m", "zoo", "fit", "--recipe", str(ROOT / "recipes" / "alibi_sample.yaml")]
-    command += ["--out", str(out), *(part for one in sets for part in ("--set", one))]
-    began = time.perf_counter()
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        log = out / "metrics.csv"
-        while not (log.is_file() and log.read_bytes().count(b"\n") > 1):
-            if process.poll() is not None:
-                raise SystemExit(f"{' '.join(command)} ended before its first step")
-            time.sleep(0.01)
-        seconds = time.perf_counter() - began
-        process.kill()
-    return seconds
-
-
 def arguments() -> argparse.ArgumentParser:
     def names(text: str) -> list[str]:
         return [name for name in text.split(",") if name]
@@ -223,7 +174,6 @@ def arguments() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--section", choices=("training", "start"), default="training", help="default: %(default)s")
     add("--size", help=f"both (default on a CPU), or of {', '.join(SIZES)}, separated by commas")
     add("--only", type=names, metavar="A,B", help="encodings, libraries or sides; * for any letters")
     add("--modes", type=names, metavar="A,B", help=f"of {', '.join(MODES)} (default: all)")
@@ -261,7 +211,7 @@ def main(given: list[str] | None = None) -> None:
         parser.error("--device cuda: there is no GPU here")
     if options.readme and END not in options.readme.read_text(encoding="utf-8"):
         parser.error(f"{options.readme} has no line {END.strip()}")
-    {"training": training, "start": start}[options.section](options)
+    training(options)
 
 
 if __name__ == "__main__":

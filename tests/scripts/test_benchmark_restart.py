@@ -2,8 +2,9 @@
 
 import re
 
-import benchmark_restart
 import pytest
+
+import benchmark_restart
 
 
 @pytest.mark.launch
