@@ -24,6 +24,7 @@ from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
 from board.settings import settings_tables
 from board.values import csv, means_table, values, wide_table
+from board.variants import GATE, gate_table, own_boards, own_figure, own_table, variants
 from zoo.comparison.formatting import display_name
 from zoo.figures.ranking import board, dots
 from zoo.files import atomic_write
@@ -137,6 +138,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         tables[one.title] = study_table(one, boards)
     figures, answers = question_files(boards)
     files |= figures
+    if found := own_boards(boards):
+        files["question_own_setting.png"] = own_figure(found, boards.families)
+        answers["question-own_setting"] = own_table(found)
+    if found := variants(boards, GATE):
+        answers["question-gate"] = gate_table(found)
     files["values.csv"] = csv([values(one, boards.floors) for one in boards.every.values()])
     pages = {page.name: page.read_text() for page in OUT.glob("*.md") if page.name not in files}
     pages = {f"{title}.md": f"# {title}\n\n<!-- results: {title} --><!-- end -->\n" for title in tables

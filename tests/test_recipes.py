@@ -15,6 +15,7 @@ from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
 from zoo.tasks import build_task
+from zoo.training.module import TaskModule
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -83,17 +84,18 @@ def take_a_step(file, texts):
     task = build_task(recipe, source.vocab_size)
     batch = next(iter(source.train_loader()))
     assert batch["tokens"].shape == (4, recipe.data.sequence_length)
-    made = task.configure_optimizers()
+    module = TaskModule(task)
+    made = module.configure_optimizers()
     optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
-    before = {name: value.clone() for name, value in task.named_parameters()}
-    task.train()
-    loss = task.training_step(batch, 0)
+    before = {name: value.clone() for name, value in task.model.named_parameters()}
+    task.model.train()
+    loss = module.training_step(batch, 0)
     loss.backward()
     optimizer.step()
     schedule.step()
     assert loss.isfinite(), file
     # The step changes every parameter, those of the encoding among them.
-    still = [name for name, value in task.named_parameters() if torch.equal(value, before[name])]
+    still = [name for name, value in task.model.named_parameters() if torch.equal(value, before[name])]
     assert not still, file
 
 

@@ -119,8 +119,6 @@ class Registry:
     def __init__(self, kind: str, package: str, base: str):
         self.kind, self.package, self.base = kind, package, base
         self.entries: dict[str, Description] = {}
-        self.broken: dict[str, str] = {}
-        """Entry points that cannot be used, with the reason."""
         self._own_imported = self._installed_imported = False
 
     def register(self, name: str) -> Callable[[type], type]:
@@ -153,7 +151,10 @@ class Registry:
         return decorate
 
     def all(self) -> dict[str, Description]:
-        """Every description by name, the zoo's own first."""
+        """Every description by name, the zoo's own first.
+
+        Raises InputError for an installed package that cannot be used.
+        """
         self._import_own()
         self._import_installed()
         return self.entries
@@ -174,16 +175,11 @@ class Registry:
 
     def unknown(self, name: str) -> str:
         """The message for a name that is not registered."""
-        names = self.names()
-        if name in self.broken:
-            return f"{self.kind} {name!r} cannot be used: {self.broken[name]}"
-        near = nearest(name, names)
+        near = nearest(name, self.names())
         hint = f"did you mean {near!r}?"
         if near is None:
-            hint = f"there are: {', '.join(names)} (one of your own: `plugins: [my_{self.kind}.py]`)"
-        # A package that cannot be imported may be the one that brings the name.
-        also = "".join(f"; cannot be used: {reason}" for reason in self.broken.values())
-        return f"no {self.kind} {shorten(name, 100)!r}; {hint}{also}"
+            hint = f"there are: {', '.join(self.names())} (one of your own: `plugins: [my_{self.kind}.py]`)"
+        return f"no {self.kind} {shorten(name, 100)!r}; {hint}"
 
     def _import_own(self) -> None:
         if self._own_imported:
@@ -201,18 +197,15 @@ class Registry:
             package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
             _packages.setdefault(point.module.split(".")[0], package)
             try:
-                with _undone_on_error():
-                    module = importlib.import_module(point.module)
-                    file = Path(module.__file__ or "").resolve()
-                    if not any(one.file == file for one in self.entries.values()):
-                        decorator = "register" if self.kind == "encoding" else f"register.{self.kind}"
-                        raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
+                module = importlib.import_module(point.module)
+                file = Path(module.__file__ or "").resolve()
+                if not any(one.file == file for one in self.entries.values()):
+                    decorator = "register" if self.kind == "encoding" else f"register.{self.kind}"
+                    raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
             except (Exception, SystemExit) as error:
-                self.broken[point.name] = f"package {package}: {_place(error)}{_cause(error)}"
-                earlier = self.entries.get(point.name)
-                if earlier and earlier.package:  # two packages claim the name: neither is used
-                    self.broken[point.name] += f" (the other is of package {earlier.package})"
-                    del self.entries[point.name]
+                self._installed_imported = False
+                why = f"{_place(error)}{_cause(error)}"
+                raise InputError(f"package {package} cannot be used: {why}; mend or uninstall it") from error
 
 
 encodings = Registry("encoding", "zoo.encodings", "zoo.encodings.base:Encoding")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from board.floors import DESCRIPTIONS, Floors, floors_by_length, highest, read_floors
-from board.measured import LEARNED, REFERENCE, Measured, read_measured, stored_name
+from board.measured import REFERENCE, Measured, read_measured, stored_name
 from results import Study
 from zoo.comparison.formatting import number
-from zoo.comparison.ranking import Ranking, of_scores, seed_scores, span, weighted_mean
+from zoo.comparison.ranking import Ranking, of_scores, seed_scores, span
 from zoo.comparison.statistics import NATS_LOST
 from zoo.figures.style import FIRST, HUES
 from zoo.reports.tables import beyond_cells
@@ -37,7 +37,8 @@ def share(value: float) -> str:
 
 @dataclass(frozen=True)
 class TaskBoard:
-    """Tasks: `scores` has columns task, encoding, seed, score and learned."""
+    """Tasks: `scores` has columns task, encoding, seed, score and answers, the share of whole answers that
+    are right at the trained length."""
 
     scores: pd.DataFrame
 
@@ -63,15 +64,9 @@ class TaskBoard:
             name: span(min(low for low, _ in own), max(high for _, high in own)) for name, own in ends.items()
         }
 
-    def learned(self, name: str, task: str = "") -> str:
-        """`17 of 18`: the seeds that learned the task, or all tasks; empty where it has none."""
-        own = self._own(name, task)["learned"]
-        return f"{own.sum()} of {len(own)}" if len(own) else ""
-
-    def score_of_learned(self, name: str) -> float:
-        """The interquartile mean over the seeds that learned their task; NaN without one."""
-        own = self._own(name).query("learned")
-        return weighted_mean([one.to_numpy() for _, one in own.groupby("task", sort=False)["score"]])
+    def answers(self, name: str, task: str = "") -> str:
+        """The mean share of whole answers at the trained length in a task, or in all; empty without any."""
+        return share(self._own(name, task)["answers"].mean())
 
     def score(self, name: str, task: str) -> float:
         return self._own(name, task)["score"].mean()
@@ -85,21 +80,14 @@ class TaskBoard:
         for name in dict.fromkeys([*self.ranking.values, *names]):
             cells = [self.ranking.rank(name), *[self.without.get(name, "")] * bool(self.without), name]
             if one := self.ranking.values.get(name):
-                cells += [one.text(share), self.learned(name), share(self.score_of_learned(name))]
+                cells += [one.text(share), self.answers(name)]
             else:
-                cells += [""] * 3
+                cells += [""] * 2
             for task in self.tasks:
-                learned = self.learned(name, task)
-                cells.append(f"{share(self.score(name, task))} ({learned})" if learned else "")
+                answers = self.answers(name, task)
+                cells.append(f"{share(self.score(name, task))} ({answers})" if answers else "")
             rows.append(cells)
-        heads = [
-            "rank",
-            *["without a task"] * bool(self.without),
-            "encoding",
-            "score",
-            "seeds learned",
-            "of those",
-        ]
+        heads = ["rank", *["without a task"] * bool(self.without), "encoding", "score", "answers at 1x"]
         return markdown_table([*heads, *self.tasks], rows)
 
 
@@ -151,17 +139,20 @@ class Boards:
         """The reading of a task that its score counts; the study itself while the reading is not stored."""
         return self.readings.get(f"{one.study.name}_{one.study.scored.reading}", one)
 
-    def scores(self, one: Measured) -> pd.DataFrame:
-        """The score of each seed of a task on the board, and whether it learned the task."""
+    def scores(self, one: Measured, floors: str = "") -> pd.DataFrame:
+        """The score of each seed of a task on the board, and its whole answers at the trained length.
+
+        Args:
+            floors: the title whose floors count; by default its own.
+        """
         counted, whole = self.counted(one), one.rows
         lengths = [at for at in counted.rows["length"].unique() if at > counted.trained]
         lengths = counted.study.scored.lengths or lengths
-        floors = {at: highest(self.floors, counted.title, counted.measure, at)[0] for at in lengths}
+        floors = {at: highest(self.floors, floors or counted.title, counted.measure, at)[0] for at in lengths}
         found = seed_scores(counted.rows[counted.rows["measure"] == counted.measure], floors)
         whole = whole[(whole["measure"] == "accuracy") & (whole["length"] == one.trained)]
-        able = whole[whole["value"] >= LEARNED].set_index(["encoding", "seed"]).index
-        learned = found.set_index(["encoding", "seed"]).index.isin(able)
-        return found.assign(task=one.title, learned=learned)
+        whole = whole[["encoding", "seed", "value"]].rename(columns={"value": "answers"})
+        return found.merge(whole, how="left").assign(task=one.title)
 
     @property
     def text(self) -> Measured | None:
@@ -204,11 +195,11 @@ class Boards:
         return {*FIRST, *(name for one in self.of_decoders.values() for name in [*one.values][:BEST])}
 
     def readme(self) -> str:
-        """The best two of each board and the most used four encodings, in the order of text."""
+        """The best three on text, the best two on the tasks, and the most used four, in the order of text."""
         text, tasks = self.of_decoders.values()
         names = [*USED]
-        for ranking in (text, tasks):
-            names += [name for name in ranking.values if name not in names and "," not in name][:2]
+        for ranking, best in ((text, 3), (tasks, 2)):
+            names += [name for name in ranking.values if name not in names][:best]
         rows = []
         for name in sorted(names, key=[*text.values, *tasks.values].index):
             score = share(tasks.values[name].value) if name in tasks.values else ""
@@ -226,10 +217,10 @@ class Boards:
             rows.append([
                 name, *(one.rank(name) for one in ranked.values()), self.parameters(name),
                 *self._text_cells(name, NEAR, FAR), scored.text(share) if scored else "",
-                self.tasks.learned(name) if scored else "", cost(name),
+                self.tasks.answers(name) if scored else "", cost(name),
             ])  # fmt: skip
         heads = ["encoding", *ranked, "parameters", "text 1x", *(f"change at {at}x" for at in (NEAR, FAR))]
-        return markdown_table([*heads, "tasks", "seeds learned", "step time"], rows)
+        return markdown_table([*heads, "tasks", "answers at 1x", "step time"], rows)
 
     def _text_cells(self, name: str, *factors: int) -> list[str]:
         if not self.text or (first := self.text.at(name, 1)) is None:

@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy.stats import ConstantInputWarning, spearmanr
 
-from board.measured import REFERENCE, Measured
+from board.measured import LEARNED, REFERENCE, Measured
 from zoo.figures.style import RC, content, family_color
 from zoo.reports.text import markdown_table
 
@@ -25,6 +25,7 @@ TIED = 0.75
 def pairs_of(text: Measured, scores: pd.DataFrame, protocol: str) -> pd.DataFrame:
     """Of each encoding of which most seeds learned a task: its loss on text at 4 times the trained length as
     a multiple of that at the trained length (`rise`), the score in the task, and the family."""
+    scores = scores.assign(learned=scores["answers"] >= LEARNED)
     means = scores.groupby("encoding")[["score", "learned"]].mean()
     losses = text.means(protocol)
     pairs = pd.DataFrame({

@@ -203,7 +203,7 @@ def zoo_fit(side: Side, size: Size, turns: Turns, folder: Path, steps: int) -> N
     task = build_task(recipe, size.vocabulary)
     tokens = next(random_tokens(size, torch.device("cpu")))
     about = {
-        "parameters": sum(p.numel() for p in task.parameters()),
+        "parameters": sum(p.numel() for p in task.model.parameters()),
         "loss": task.loss({"tokens": tokens[:, :-1], "targets": tokens[:, 1:]}).item(),
     }
     del task

@@ -18,8 +18,9 @@ from zoo.comparison.ranking import (
     of_scores,
     seed_scores,
 )
+from zoo.errors import InputError
 from zoo.reports.report import build
-from zoo.reports.tables import report_page
+from zoo.reports.tables import report_page, tables
 
 
 def made(**scores):
@@ -65,6 +66,31 @@ def test_a_score_is_the_mean_above_the_floor_of_the_seeds_that_are_there():
     table = pd.DataFrame(rows, columns=["encoding", "seed", "length", "value"])
     found = seed_scores(table, {16: 0.5, 32: 0.0}).set_index(["encoding", "seed"])["score"]
     assert found.to_dict() == {("a", 0): 0.25, ("a", 1): 0.0, ("b", 0): 0.0}
+
+
+def test_a_floor_ranks_a_comparison_as_the_leaderboard_does(write_run, row_of):
+    """Of lengths beyond the trained one alone; a score is the interquartile mean over the seeds."""
+    right = {"alibi": (0.6, 0.8, 1.0), "rope": (0.4, 0.5, 0.6)}
+
+    def rows(last):
+        return lambda recipe: [
+            row_of(recipe, length, 1.0, "accuracy", accuracy=value, examples=4, units={"scores": [value] * 4})
+            for length, value in ((16, 1.0), (32, 0.75), (64, last))
+        ]
+
+    runs = [
+        write_run(f"{name}{seed}", name, seed, {}, rows=rows(last))
+        for name, own in right.items()
+        for seed, last in enumerate(own)
+    ]
+    (table,) = [one for one in tables(build(runs, floor=0.5)) if "above the floor 0.5" in one.caption]
+    scores = {name: [(0.5 + max(0.0, 2 * (last - 0.5))) / 2 for last in own] for name, own in right.items()}
+    known = of_scores(made(**{name: [own] for name, own in scores.items()}))
+    assert table.cells["score"].to_dict() == {name: one.text() for name, one in known.values.items()}
+    assert table.cells["rank"].to_dict() == {"alibi": "1", "rope": "2"}
+    assert not any("above the floor" in one.caption for one in tables(build(runs)))
+    with pytest.raises(InputError, match="of an accuracy that was measured"):
+        build([write_run("text")], floor=0.5)
 
 
 def test_means_are_ranked_by_their_paired_differences():

@@ -5,13 +5,14 @@ change them, write it again: `PYTHONPATH=.:scripts python tests/comparison/test_
 """
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 import pytest
 
 from results import OUT, STUDIES, read_studies
 from zoo.comparison import stored
-from zoo.reports.report import report_on
+from zoo.reports.report import build
 
 KNOWN = Path(__file__).with_name("stored_cells.csv")
 # One that ends at the trained length, one that is read in other ways after training, two that are close.
@@ -38,7 +39,9 @@ def summaries(*protocols):
                 for run in stored.read(OUT / f"{study.name}.parquet")
                 if run.origin["encoding"] in ENTRIES[study.name] and run.seed in SEEDS
             ]
-            found.append(report_on(wanted, protocols).summary.assign(study=study.name))
+            with TemporaryDirectory() as folder:
+                stored.write(file := Path(folder) / "some.parquet", wanted)
+                found.append(build([file], protocols).summary.assign(study=study.name))
     return pd.concat(found).set_index(INDEX)[[*NUMBERS, "interval", "reference", "note"]].sort_index()
 
 

@@ -1,5 +1,6 @@
 """A table of stored runs holds what a run folder holds, and is compared as run folders are."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from zoo.comparison.frame import load
 from zoo.comparison.runs import read_runs
 from zoo.errors import InputError
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
+from zoo.reports.report import build
 
 ABOUT = {"encoding": "rope", "seed": 3, "train_length": 8, "checkpoint": "checkpoints/last.ckpt", "step": 5}
 TARGETS = Targets(digest="d", count=3, max_tokens=40)
@@ -53,6 +55,16 @@ def test_a_table_is_compared_as_the_folders_are(runs, tmp_path):
     tables = [one.rows.sort_values(key, ignore_index=True) for one in (own, folders)]
     assert tables[0].equals(tables[1])
     assert sum(len(one.columns()["nats"]) for one in own.units.values()) > 0
+
+
+def test_a_remedy_names_no_folder_of_a_stored_run(write_run, tmp_path):
+    runs = read_runs([write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})])
+    stored.write(tmp_path / "study.parquet", runs)
+    (tmp_path / "runs").rename(tmp_path / "gone")
+    for how, remedy in ({}, "--force"), ({"lengths": [8]}, "--forget"):
+        with pytest.raises(InputError, match=remedy) as caught:
+            build([tmp_path / "study.parquet"], **how)
+        assert not re.search("--diff|zoo evaluate", str(caught.value))
 
 
 def test_another_file_is_refused_by_name(tmp_path):

@@ -9,9 +9,9 @@ import torch
 from killed_runs import assert_same_checkpoint, rows_of, saved_step
 from lightning.pytorch.callbacks import Timer
 
-from zoo import cli, registry
+from zoo import cli
 from zoo.reports.fit import fit
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 LAST = "checkpoints/last.ckpt"
 PARTS = ["trainer.accumulate_grad_batches=4", "model.dropout=0.1", "trainer.max_steps=7",
@@ -25,7 +25,7 @@ def trained(folder):
 @pytest.mark.slow
 def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypatch, unmeasured):
     begun = []
-    real = Task.training_step
+    real = TaskModule.training_step
 
     def counted(self, batch, index):
         begun.append(index)
@@ -33,7 +33,7 @@ def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypa
 
     whole = fit(recipe("text", *PARTS), out=here / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Task, "training_step", counted)
+        patch.setattr(TaskModule, "training_step", counted)
         patch.setattr(Timer, "time_elapsed", lambda *given: 100.0 if len(begun) >= 10 else 0.0)
         fit(recipe("text", *PARTS, "trainer.max_time=00:00:01:00"), out=here / "cut")
     assert len(begun) == 12 and saved_step(here / "cut") == 3
@@ -46,8 +46,7 @@ def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypa
 def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(
     here, recipe, monkeypatch, unmeasured
 ):
-    kind = registry.tasks.load("language_modelling")
-    real, sent = kind.validation_step, []
+    real, sent = TaskModule.validation_step, []
 
     def interrupted(self, batch, index):
         if not sent and self.global_step == 2:
@@ -59,7 +58,7 @@ def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(
     parts = recipe("text", *PARTS, "trainer.val_check_interval=0.054")
     whole = fit(parts, out=here / "whole")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
-        patch.setattr(kind, "validation_step", interrupted)
+        patch.setattr(TaskModule, "validation_step", interrupted)
         fit(parts, out=here / "cut")
     assert str(caught.value).startswith("interrupted at step 3; saved; continue: ")
     assert sent and saved_step(here / "cut") == 3

@@ -10,13 +10,12 @@ from killed_runs import endless, texts
 from lightning.pytorch import LightningModule
 from run_files import logged, saved
 
-from zoo import registry
 from zoo.data import open_data
 from zoo.errors import RunError
 from zoo.reports.fit import fit
 from zoo.tasks import build_task
-from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
+from zoo.training.module import TaskModule
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -32,14 +31,14 @@ def assert_finite(content):
 @pytest.fixture
 def loss_becomes(monkeypatch):
     """From the step after `step` on, what the task's loss gives is changed."""
-    real = Task.training_step
+    real = TaskModule.training_step
 
     def loss_becomes(step, change):
         def changed(self, batch, index):
             loss = real(self, batch, index)
             return change(loss) if self.global_step >= step else loss
 
-        monkeypatch.setattr(Task, "training_step", changed)
+        monkeypatch.setattr(TaskModule, "training_step", changed)
 
     return loss_becomes
 
@@ -92,7 +91,7 @@ def test_it_ends_at_the_next_logged_step_where_values_are_read_rarely(
 ):
     """As on a GPU, which only logs and checkpoints wait for."""
     loss_becomes(4, lambda loss: loss * float("nan"))
-    monkeypatch.setattr(Task, "device", torch.device("meta"), raising=False)
+    monkeypatch.setattr(TaskModule, "device", torch.device("meta"), raising=False)
     monkeypatch.setattr("zoo.training.callbacks.peak_memory_mb", lambda device: 0.0)
     sets = ["trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.log_every_n_steps=7"]
     with pytest.raises(RunError, match="the loss is nan at step 7 "):
@@ -133,15 +132,14 @@ def test_a_state_that_is_not_finite_is_never_saved(here, recipe, after_step, wha
 
 
 def test_a_validation_that_is_not_finite_is_reported_and_is_not_the_best(here, recipe, monkeypatch, capsys):
-    kind = registry.tasks.load("max_index")
-    real = kind.validation_step
+    real = TaskModule.validation_step
 
     def invalid(self, batch, index):
         real(self, batch, index)
         if self.global_step in (2, 6):
             self.means["loss"].update(torch.tensor([float("nan")]))
 
-    monkeypatch.setattr(kind, "validation_step", invalid)
+    monkeypatch.setattr(TaskModule, "validation_step", invalid)
     folder = fit(recipe("max_index", *EVERY_TWO))
     lines = [line for line in capsys.readouterr().out.splitlines() if "validation loss" in line]
     assert [line.split(";")[0] for line in lines] == [
@@ -169,7 +167,7 @@ def test_weights_are_bitwise_those_of_lightnings_clipping(here, recipe, monkeypa
     recipe = recipe("text", "trainer.log_every_n_steps=1", *sets)
     ours = fit(recipe, out=here / "ours")
     with monkeypatch.context() as patch:
-        patch.setattr(Task, "configure_gradient_clipping", lightnings)
+        patch.setattr(TaskModule, "configure_gradient_clipping", lightnings)
         theirs = fit(recipe, out=here / "theirs")
     one, two = saved(ours)["state_dict"], saved(theirs)["state_dict"]
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
@@ -183,7 +181,7 @@ def test_the_norm_is_that_of_the_full_batch_before_clipping(here, recipe):
     source = open_data(once)
     task = build_task(once, source.vocab_size)
     task.loss(next(iter(source.train_loader()))).backward()
-    squares = sum(float(p.grad.double().square().sum()) for p in task.parameters())
+    squares = sum(float(p.grad.double().square().sum()) for p in task.model.parameters())
     for one in (once, parts):
         row = metrics(fit(one))[1]
         assert float(row["train/gradient_norm"]) == pytest.approx(squares**0.5, rel=1e-5)
@@ -194,14 +192,14 @@ def test_a_step_that_a_gradient_scaler_skips_is_no_failure(here, recipe, loss_be
     from lightning.pytorch.plugins.precision import Precision
 
     monkeypatch.setattr(Precision, "scaler", object(), raising=False)
-    real = Task.configure_gradient_clipping
+    real = TaskModule.configure_gradient_clipping
 
     def overflown(self, *given, **named):
         real(self, *given, **named)
         if self.global_step == 2:
             self.gradient_norm = torch.tensor(float("inf"))
 
-    monkeypatch.setattr(Task, "configure_gradient_clipping", overflown)
+    monkeypatch.setattr(TaskModule, "configure_gradient_clipping", overflown)
     assert saved(fit(recipe("max_index", *EVERY_TWO)))["global_step"] == 8
     # The loss has to be finite nevertheless.
     loss_becomes(4, lambda loss: loss * float("nan"))
@@ -212,15 +210,15 @@ def test_a_step_that_a_gradient_scaler_skips_is_no_failure(here, recipe, loss_be
 # The loss of the second process alone goes wrong in the fifth step; its gradient stays finite.
 WRONG = """
 import os
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
-real = Task.training_step
+real = TaskModule.training_step
 
 def wrong(self, batch, index):
     loss = real(self, batch, index)
     return loss + float("nan") if self.global_step >= 4 and os.environ["LOCAL_RANK"] == "1" else loss
 
-Task.training_step = wrong
+TaskModule.training_step = wrong
 """
 
 

@@ -12,20 +12,20 @@ from zoo import cli
 from zoo.data.max_index import MaxIndex
 from zoo.errors import RunError
 from zoo.reports.fit import fit
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
 
 def test_out_of_memory_is_one_line_of_advice(here, mapping, monkeypatch, capsys):
-    real = Task.training_step
+    real = TaskModule.training_step
 
     def greedy(self, batch, index):
         if self.global_step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, batch, index)
 
-    monkeypatch.setattr(Task, "training_step", greedy)
+    monkeypatch.setattr(TaskModule, "training_step", greedy)
     (here / "tiny.yaml").write_text(yaml.safe_dump(mapping()))
     assert cli.main(["fit", "tiny.yaml", "--set", "checkpoint.every_n_steps=2"]) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "memory" in line]
@@ -49,14 +49,14 @@ def test_a_data_worker_that_dies_is_reported(here, recipe, monkeypatch):
 def test_a_mistake_in_a_plugin_keeps_its_traceback_and_has_the_command_that_continues(
     here, recipe, monkeypatch
 ):
-    real = Task.training_step
+    real = TaskModule.training_step
 
     def mistaken(self, batch, index):
         if self.global_step == 4:
             raise ZeroDivisionError("of the plugin's own")
         return real(self, batch, index)
 
-    monkeypatch.setattr(Task, "training_step", mistaken)
+    monkeypatch.setattr(TaskModule, "training_step", mistaken)
     with pytest.raises(ZeroDivisionError) as caught:
         fit(recipe())
     (note,) = caught.value.__notes__

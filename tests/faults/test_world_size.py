@@ -25,15 +25,15 @@ STEPS = [
 # Every process writes a line for each sequence that it is trained on.
 RECORD = """
 import json, os
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
-def recorded(self, batch, index, train=Task.training_step):
+def recorded(self, batch, index, train=TaskModule.training_step):
     with open(os.path.join(os.environ["RECORD"], str(self.global_rank)), "a") as file:
         for row in zip(*(batch[key].tolist() for key in sorted(batch))):
             print(json.dumps([self.global_step, row]), file=file)
     return train(self, batch, index)
 
-Task.training_step = recorded
+TaskModule.training_step = recorded
 """
 
 

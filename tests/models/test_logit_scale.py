@@ -18,6 +18,7 @@ from zoo.recipe import resolve
 from zoo.recipe.schema import ModelConfig
 from zoo.runs.card import parameter_counts
 from zoo.tasks import build_task
+from zoo.training.module import TaskModule
 
 # One for each hook that changes the logits, and a bias that excludes keys.
 SPECS = {
@@ -236,7 +237,7 @@ def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
     counts, before = parameter_counts(task.model), parameter_counts(plain.model)
     # One layer of two heads.
     assert len(s) == 1 and counts == {**before, "other": before["other"] + 2, "total": before["total"] + 2}
-    matrices, vectors = task.configure_optimizers()["optimizer"].param_groups
+    matrices, vectors = TaskModule(task).configure_optimizers()["optimizer"].param_groups
     assert any(p is s[0] for p in vectors["params"]) and vectors["weight_decay"] == 0
     assert not any(p is s[0] for p in matrices["params"])
 

@@ -2,14 +2,14 @@
 
 import pandas as pd
 
-from zoo.reports.page import Folded, PageSection, Picture, Table, Warned, page
+from zoo.reports.page import PageSection, Picture, Table, TitledList, page
 
 
 def test_every_text_is_escaped():
     bad = "<script>alert(1)</script>"
     table = Table(pd.DataFrame({bad: {bad: bad}}).rename_axis(bad, axis=1), bad, frozenset({(0, 0)}), (bad,))
-    folded = Folded(bad, (bad,))
-    parts = (bad, table, Picture(b"<svg/>", bad), folded, Warned(bad, (bad,)), [bad])
+    lists = TitledList(bad, (bad,)), TitledList(bad, (bad,), is_warning=True)
+    parts = (bad, table, Picture(b"<svg/>", bad), *lists, [bad])
     html = page(bad, [PageSection(bad, parts)])
     assert bad not in html and html.count("&lt;script&gt;") == 17
 

@@ -14,8 +14,7 @@ from zoo.errors import InputError
 from zoo.registry import Description
 from zoo.reports.fit import fit
 from zoo.runs.code_source import (
-    describe_changes,
-    describe_missing,
+    compare_code,
     encoding_sources,
     packages,
     recorded_sources,
@@ -54,6 +53,10 @@ def forget(forgetful_registry):
             registry.encodings.entries.pop(name, None)
 
     return forget
+
+
+def compared(sources):
+    return compare_code({"code_source": sources}, "run")
 
 
 def digest(file):
@@ -140,11 +143,10 @@ def package(monkeypatch, tmp_path):
     file.write_text("one\n")
     theirs = type("Theirs", (registry.encodings.load("none"),), {"__module__": "their_package.encodings"})
 
-    def package(version, has=True, broken=None):
+    def package(version, has=True):
         it = Description("encoding", "theirs", theirs, file, 1)
         known = {**registry.encodings.all(), **({"theirs": it} if has and version else {})}
         monkeypatch.setattr(registry.encodings, "entries", known)
-        monkeypatch.setattr(registry.encodings, "broken", {"theirs": broken} if broken else {})
         monkeypatch.setitem(registry._packages, "their_package", f"their-package {version}")
         if not (has and version):
             known.pop("theirs", None)
@@ -158,24 +160,27 @@ def test_a_package_is_asked_for_by_name_and_version(package):
     sources = encoding_sources([{"name": "theirs"}, {"name": "none"}])
     (source,) = sources
     assert (source["package"], source["version"]) == ("their-package", "1.0")
-    assert describe_missing(sources) == describe_changes(sources) == []
+    assert compared(sources) == ([], {})
     needs = "trained with encoding 'theirs' of their-package 1.0"
     digest = f"(sha256 {source['sha256'][:12]})"
     for installed in (None, "2.0"):
         package(installed, has=False)
-        assert describe_missing(sources) == [f"{needs} {digest}: pip install their-package==1.0"]
-    package("2.0", has=False, broken="no licence")
-    assert describe_missing(sources) == [f"{needs} {digest}, which cannot be used: no licence"]
+        assert compared(sources)[0] == [f"{needs} {digest}: pip install their-package==1.0"]
 
 
-def test_a_package_of_another_version_or_content_is_reported(package):
+def test_a_package_of_another_version_or_content_is_reported(package, capsys):
     package("1.0")
     sources = encoding_sources({"name": "theirs"})
     package("1.1")
-    (text,) = describe_changes(sources)
-    assert "then their-package 1.0 (" in text and "now their-package 1.1 (" in text
+    assert [*compared(sources)[1]] == ["code.theirs"]
+    text = capsys.readouterr().err
+    assert (
+        text.startswith("warning: run: encoding 'theirs' may have changed")
+        and "then their-package 1.0 (" in text
+        and "now their-package 1.1 (" in text
+    )
     package("1.0").write_text("two\n")
-    assert len(describe_changes(sources)) == 1
+    assert len(compared(sources)[1]) == 1
 
 
 def test_an_edited_module_of_a_package_is_reported(tmp_path, monkeypatch, forgetful_registry):
@@ -188,9 +193,9 @@ def test_an_edited_module_of_a_package_is_reported(tmp_path, monkeypatch, forget
     monkeypatch.setitem(registry._packages, "wave_package", "wave-pe 1.0")
     importlib.import_module("wave_package.wave")
     sources = encoding_sources({"name": "wave"})
-    assert packages(sources) == ["wave-pe==1.0"] and describe_changes(sources) == []
+    assert packages(sources) == ["wave-pe==1.0"] and compared(sources) == ([], {})
     (folder / "inner" / "helper.pyc").write_text("")
-    assert describe_changes(sources) == []
+    assert compared(sources) == ([], {})
     for edit in (
         lambda: (folder / "inner" / "helper.py").write_text("STEP = 2\n"),
         lambda: (folder / "wave.py").write_text("# edited\n"),
@@ -198,7 +203,7 @@ def test_an_edited_module_of_a_package_is_reported(tmp_path, monkeypatch, forget
     ):
         before = encoding_sources({"name": "wave"})
         edit()
-        assert len(describe_changes(before)) == 1
+        assert len(compared(before)[1]) == 1
 
 
 def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
@@ -206,6 +211,6 @@ def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
     exec("@zoo.register('cell')\nclass Cell(zoo.Encoding): ...", scope)
     sources = encoding_sources({"name": "cell"})
     assert sources == [{"name": "cell", "file": "<__notebook__>", "sha256": ""}]
-    assert describe_changes(sources) == describe_missing(sources) == []
+    assert compared(sources) == ([], {})
     del registry.encodings.entries["cell"]
-    assert describe_missing(sources)[0].endswith("register it again before you load this")
+    assert compared(sources)[0][0].endswith("register it again before you load this")

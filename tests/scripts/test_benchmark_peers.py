@@ -76,6 +76,6 @@ def test_sides_of_an_encoding_have_as_many_parameters(script):
             counts.setdefault(encoding, []).append(sum(p.numel() for p in model.parameters()))
         for encoding, others in counts.items():
             recipe = recipe_of(Side("zoo", encoding), size, torch.device("cpu"), 1)
-            own = sum(p.numel() for p in build_task(recipe, size.vocabulary).parameters())
+            own = sum(p.numel() for p in build_task(recipe, size.vocabulary).model.parameters())
             for count in others:
                 assert abs(count / own - 1) < 0.03, (name, encoding, own, others)

@@ -8,14 +8,14 @@ import torch
 import gpu_check
 
 FAULT = """
-from zoo.models import attention
+from zoo.models.plans import choose
 
-attend = attention.attend
+attend = choose.attend
 
 def wrong(*of):
     return attend(*of) * (1.03 if of[5] == "auto" else 1)
 
-attention.attend = wrong
+choose.attend = wrong
 """
 
 

@@ -30,9 +30,7 @@ import zoo.data.text.cache
 import zoo.training.finish
 import zoo.training.fit
 from zoo import cli, registry
-from zoo.tasks.language_modelling import LanguageModelling
-from zoo.tasks.max_index import MaxIndexTask
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 LIMIT = 300
 """Seconds after which a process that hangs ends with the stack of each thread."""
@@ -70,13 +68,12 @@ def halts(where, step, mark):
         return at
 
     if where == "step":
-        here(Task, "training_step", of_step)
+        here(TaskModule, "training_step", of_step)
         return
     if where == "validation":
-        for kind in (LanguageModelling, MaxIndexTask):
-            here(kind, "validation_step", lambda task, batch, index: of_step(task) and index > 0)
+        here(TaskModule, "validation_step", lambda task, batch, index: of_step(task) and index > 0)
         return
-    here(Task, "training_step", lambda task, *given: of_step(task) and False)
+    here(TaskModule, "training_step", lambda task, *given: of_step(task) and False)
     if where == "update":
         here(torch.optim.AdamW, "step", lambda *given, **named: reached[0] >= step)
     elif where == "tokenizer":

@@ -14,6 +14,7 @@ import yaml
 
 import results
 import zoo
+import zoo.training.fit
 from board.measured import shown_runs
 from zoo import cli
 from zoo.comparison import stored
@@ -38,6 +39,7 @@ STUDY = {
 }
 PLUGIN = """\
 import zoo
+import zoo.training.fit
 from zoo import registry
 
 
@@ -75,7 +77,8 @@ def numbers(measurement):
 
 def kill_in_training(metrics, process, number):
     """Send a signal once a training step was logged."""
-    while not metrics.exists():
+    before = metrics.stat().st_mtime_ns if metrics.exists() else None
+    while not metrics.exists() or metrics.stat().st_mtime_ns == before:
         time.sleep(0.05)
     os.kill(process, number)
 
@@ -127,16 +130,28 @@ def test_a_study_for_a_gpu_is_passed_over_without_one(sweep, here, monkeypatch, 
 
 @pytest.mark.slow
 @pytest.mark.launch
-def test_a_study_is_worked_through_after_it_was_stopped_and_killed(sweep, here, capsys):
+def test_a_stopped_entry_is_resumed_and_a_killed_one_begins_with_another_recipe(
+    sweep, here, capsys, monkeypatch
+):
     run_folder, table = here / "runs" / "studies" / "tiny" / "rope_seed0", here / "out" / "tiny.parquet"
     metrics = run_folder / "metrics.csv"
-    endless = {"set": [*STUDY["set"], "trainer.max_steps=100000"]}
+    long = {"set": [*STUDY["set"], "trainer.max_steps=60"], "after_training": {}, "threads": 1}
     killer = Thread(target=kill_in_training, args=(metrics, os.getpid(), signal.SIGTERM))
     killer.start()
-    assert sweep(**endless) == 130
+    assert sweep(**long) == 130
     killer.join()
-    assert not run_folder.exists() and not [*table.parent.iterdir()]
+    assert run_folder.exists() and not [*table.parent.iterdir()]
+    runs, fit = [], zoo.training.fit.fit
+    monkeypatch.setattr("zoo.training.fit.fit", lambda *a, **k: runs.append(fit(*a, **k)) or runs[-1])
+    assert sweep("--limit", "1", **long) == 0
+    assert runs[0].checkpoint and not run_folder.exists()
+    ((resumed,),) = (run.measurements for run in stored.read(table))
+    study, _ = read_study(here / "1_tiny.yaml")
+    (own,) = read_measurements(zoo.fit(study.recipe("rope", 0), out=here / "whole").path)
+    assert numbers(resumed) == numbers(own)
 
+    table.unlink()
+    write_study(here, set=[*STUDY["set"], "trainer.max_steps=100000"])
     command = [sys.executable, "-m", "zoo", "sweep", "1_tiny.yaml", "--store", "out"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
@@ -162,7 +177,8 @@ def test_a_study_is_worked_through_after_it_was_stopped_and_killed(sweep, here, 
             zoo.evaluate(own.path, sets=sets)
         copy = copies[encoding]
         assert len(copy.measurements) == 1 + len(changes)
-        assert list(map(numbers, copy.measurements)) == list(map(numbers, read_measurements(own.path)))
+        copied = sorted(copy.measurements, key=lambda one: (one.checkpoint, one.protocol, one.identity))
+        assert list(map(numbers, copied)) == list(map(numbers, read_measurements(own.path)))
         assert copy.recipe["model"] == own.recipe.as_dict()["model"]
         assert copy.card | {"git_commit": None} == own.card | {"git_commit": None}
         assert [*copy.validation.values()] == own.curves["val/loss"].dropna().tolist()

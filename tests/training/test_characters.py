@@ -27,7 +27,7 @@ def test_a_run_of_characters_counts_the_bytes_of_its_text(here, recipe):
     letters = sorted(set(TRAIN))
     assert letters == ["\n", " ", *"acdeghlmnost"]
     ours = open_tokenizer(str(run / "tokenizer.json"))
-    assert ours.vocab_size == 2 + 256 + 14 == load_run(run).task.hparams["vocab_size"]
+    assert ours.vocab_size == 2 + 256 + 14 == load_run(run).task.vocab_size
     source = open_data(load_run(run).task.recipe)
     assert source.stream("train")[:].tolist() == [258 + letters.index(one) for one in TRAIN] + [0]
     assert (source.stream("valid")[:] == 2 + ord("x")).sum() == 8

@@ -16,7 +16,7 @@ from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
 from zoo.runs.folder import write_recipe
 from zoo.schedules import lr_factor
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 KINDS = ("max_index", "text", "masked")
 
@@ -180,7 +180,7 @@ def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
 
 def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, monkeypatch, unmeasured):
     with monkeypatch.context() as broken:
-        broken.setattr(Task, "training_step", _raise)
+        broken.setattr(TaskModule, "training_step", _raise)
         with pytest.raises(RuntimeError, match="no step"):
             fit(recipe(), out=here / "mine")
         assert not (here / "mine").exists()

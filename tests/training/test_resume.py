@@ -20,7 +20,7 @@ from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.reports.fit import fit
 from zoo.runs.folder import RunLock, existing_run, write_recipe
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -34,7 +34,7 @@ def cut(monkeypatch):
     """Fit, and break off in the training step after so many optimizer steps."""
 
     def cut(recipe, at, **more):
-        real = Task.training_step
+        real = TaskModule.training_step
 
         def breaks(self, batch, index):
             if self.global_step >= at:
@@ -42,7 +42,7 @@ def cut(monkeypatch):
             return real(self, batch, index)
 
         with monkeypatch.context() as patch, pytest.raises(Cut):
-            patch.setattr(Task, "training_step", breaks)
+            patch.setattr(TaskModule, "training_step", breaks)
             fit(recipe, **more)
 
     return cut
@@ -283,7 +283,7 @@ def interrupt(monkeypatch):
     """Fit, and send this process signals in the training step after so many optimizer steps."""
 
     def interrupt(recipe, at, number=signal.SIGINT, times=1, **more):
-        real = Task.training_step
+        real = TaskModule.training_step
 
         def interrupted(self, batch, index):
             if self.global_step == at and not sent:
@@ -294,7 +294,7 @@ def interrupt(monkeypatch):
 
         before, sent = signal.getsignal(number), []
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
-            patch.setattr(Task, "training_step", interrupted)
+            patch.setattr(TaskModule, "training_step", interrupted)
             fit(recipe, **more)
         assert signal.getsignal(number) is before
         return str(caught.value)

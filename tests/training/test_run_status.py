@@ -16,7 +16,7 @@ import zoo.training.fit as training
 from zoo import cli
 from zoo.reports.fit import fit
 from zoo.runs.folder import RunLock
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 from zoo.training.run_status import RunStatus
 
 
@@ -33,14 +33,14 @@ def signalled_in(monkeypatch, owner, name, number=signal.SIGTERM):
 
 @pytest.fixture
 def out_of_memory(monkeypatch):
-    real = Task.training_step
+    real = TaskModule.training_step
 
     def greedy(self, batch, index):
         if self.global_step == 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, batch, index)
 
-    monkeypatch.setattr(Task, "training_step", greedy)
+    monkeypatch.setattr(TaskModule, "training_step", greedy)
 
 
 @pytest.mark.parametrize("owner, name, number", [

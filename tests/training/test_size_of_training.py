@@ -77,7 +77,6 @@ def test_devices_and_accumulation_divide_the_batch(recipe):
         12,
         3,
     ) and one.recipe.tokens_per_step == parts.recipe.tokens_per_step
-    assert one.memory()[1] == 4 * parts.memory()[1]
 
 
 def test_a_missing_tokenizer_leaves_the_vocabulary_open(recipe, tmp_path, capsys):

@@ -15,6 +15,7 @@ zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
 zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
 zoo compare runs/*_wikitext2 --reference rope --out comparisons/wikitext2
 zoo compare runs/alibi_wikitext2 runs/rope_wikitext2 --latex
+zoo compare studies/copy.parquet --floor 0.06
 zoo compare --models runs/pythia-160m runs/gpt2 --lengths 1024,2048
 zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
 """
@@ -32,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--reference", metavar="NAME", help="show differences to this encoding (default: the best as trained)"
+    )
+    parser.add_argument(
+        "--floor", type=float, metavar="SHARE", help="of a task: rank by the score above this accuracy, too"
     )
     parser.add_argument(
         "--models",
@@ -71,4 +75,5 @@ def run(options: argparse.Namespace) -> None:
     compare(
         runs_among(options.paths), options.out or OUT, options.protocol, options.lengths, options.force,
         options.reference, options.models, options.panels, options.latex,
+        options.floor,
     )  # fmt: skip

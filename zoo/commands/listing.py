@@ -44,7 +44,7 @@ def listing(what: str, pattern: str | None = None) -> str:
     """
     if what in LISTS:
         return LISTS[what](pattern)
-    kinds = {kind: [*kind.names(), *kind.broken] for kind in registry.KINDS.values()}
+    kinds = {kind: kind.names() for kind in registry.KINDS.values()}
     found = [
         f"{kind.kind}s" for kind, names in kinds.items() if pattern is None and fnmatch.filter(names, what)
     ]
@@ -69,8 +69,6 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
 
 def _kind(what: str, pattern: str | None) -> str:
     kind, columns = _COLUMNS[what]
-    if pattern in kind.broken and pattern not in kind.names():
-        raise InputError(kind.unknown(pattern))
     found = [kind.describe(name) for name in _matching(kind.names(), pattern, kind.kind)]
     if [one.name for one in found] == [pattern]:
         return _page(found[0])
@@ -80,7 +78,6 @@ def _kind(what: str, pattern: str | None) -> str:
     notes = [
         f"not counted: {_counted(one)[1]}" for one in found if kind is registry.encodings and _counted(one)[1]
     ]
-    notes += [] if pattern else [f"cannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
     legend = ["", *LEGEND] if kind is registry.encodings else []
     shown = table(("name", *columns, "description"), rows)
     return "\n".join([shown, *legend, *(note.strip().split("\n")[0] for note in notes)])

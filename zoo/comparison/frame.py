@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,16 +43,6 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Series:
-    """Runs that differ in the seed alone, with the measurements of one change of the encoding after training
-    (`changed`; empty as trained)."""
-
-    label: str
-    runs: tuple[RunInfo, ...]
-    changed: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Results:
     """Measurements of runs.
 
@@ -70,14 +60,14 @@ class Results:
     runs: Mapping[str, RunInfo]
 
     @classmethod
-    def of(cls, series: Iterable[Series]) -> Results:
-        """The results of curves."""
+    def of(cls, curves: Mapping[str, Sequence[RunInfo]]) -> Results:
+        """The results of the runs of each curve, by its label."""
         import pandas as pd
 
         rows: list[dict[str, object]] = []
         units: dict[int, Units] = {}
         runs: dict[str, RunInfo] = {}
-        for label, run in ((one.label, run) for one in series for run in one.runs):
+        for label, run in ((label, run) for label, own in curves.items() for run in own):
             runs[run.path] = run
             for one in run.measurements:
                 about = {
@@ -148,8 +138,10 @@ def chosen(
     return made
 
 
-def series_of(runs: Sequence[RunInfo]) -> list[Series]:
-    """The curves of runs, each with a label of its own. Runs that repeat a seed are curves of their own."""
+def series_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
+    """The curves of runs, by labels: each has the runs that differ in the seed alone, with the measurements
+    of one change of the encoding after training, or as trained. Runs that repeat a seed are curves of their
+    own."""
     twice = {run.path for group in duplicates(runs) for run in group}
     known = {run.path: facts(run) for run in runs}
     differ = {}
@@ -169,21 +161,21 @@ def series_of(runs: Sequence[RunInfo]) -> list[Series]:
         first, label = own[0].measurements[0], f"{name} {options}".rstrip()
         if first.changed:
             label = first.encoding + (f" (trained: {options})" if options else "")
-        made.append(Series(label, tuple(own), first.changed))
-    return unique(made)
+        made.append((label, own))
+    return by_label(made)
 
 
-def unique(made: Sequence[Series]) -> list[Series]:
-    """Series with distinct labels: those with one label by what was changed, and else by their first run."""
-    labels = [one.label for one in made]
-    for text in (lambda one: _options(one.changed), lambda one: one.runs[0].path):
+def by_label(curves: Sequence[tuple[str, list[RunInfo]]]) -> dict[str, list[RunInfo]]:
+    """Curves by distinct labels: those with one label by what was changed, and else by their first run."""
+    labels, changes = [label for label, _ in curves], [own[0].measurements[0].changed for _, own in curves]
+    for texts in (map(_options, changes), (own[0].path for _, own in curves)):
         counts = Counter(labels)
-        labels = [
-            f"{label} ({name})" if counts[label] > 1 and (name := text(one)) else label
-            for label, one in zip(labels, made, strict=True)
-        ]
-    named = [replace(one, label=label) for label, one in zip(labels, made, strict=True)]
-    return sorted(named, key=lambda one: (len(one.changed), one.label))
+        pairs = zip(labels, texts, strict=True)
+        labels = [f"{label} ({text})" if counts[label] > 1 and text else label for label, text in pairs]
+    found: dict[str, list[RunInfo]] = {}
+    for at in sorted(range(len(labels)), key=lambda at: (len(changes[at]), labels[at])):
+        found.setdefault(labels[at], []).extend(curves[at][1])
+    return found
 
 
 def _options(values: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.frame import KIND, Results, Series
+from zoo.comparison.frame import KIND, Results
 from zoo.comparison.run_info import UNKNOWN, RunInfo
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
@@ -38,14 +38,14 @@ def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[
     Raises:
         InputError: they have no scores on one text in common.
     """
-    readings = list(_readings(runs))
+    readings = dict(_readings(runs))
     if len(readings) < 2:
         raise InputError("missing models: zoo compare --models runs/a runs/b")
     results, left_out = on_common_documents(Results.of(readings))
     if results.rows.empty:
         why = "; ".join(left_out)
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
-    facts = {one.label: _facts(one.runs[0]) for one in readings}
+    facts = {label: _facts(run) for label, (run,) in readings.items()}
     differ = differing([*facts.items()])
     named = ", ".join(one.key[1] for one in differ) or "nothing"
     caveats = [f"models are compared, not encodings: they differ in {named}"]
@@ -56,11 +56,11 @@ def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[
     units = {label: results.units[index] for index, label in scored["encoding"].items()}
     sizes = [f"{sum(one.bytes) / max(sum(one.tokens), 1):.2f} for {label}" for label, one in units.items()]
     caveats.append(f"a length is in each model's own tokens; bytes per token: {', '.join(sizes)}")
-    first, apart = facts[readings[0].label], {one.key for one in differ}
+    first, apart = facts[next(iter(readings))], {one.key for one in differ}
     return results, caveats + left_out, {key[1]: text for key, text in first.items() if key not in apart}
 
 
-def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
+def _readings(runs: Sequence[RunInfo]) -> Iterator[tuple[str, list[RunInfo]]]:
     """A curve for each model as it was trained, and for each change of its encoding after training. The
     digest of its targets is that of the text, for any tokenizer."""
     names = [Path(run.path).resolve().name for run in runs]
@@ -77,8 +77,8 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             changes = {"targets": targets, "rows": rows}
             of_change[one.kind[:2], targets.digest] = one.model_copy(update=changes)
         for changed, measured in sorted(kept.items()):
-            label, (first, *_) = f"{own} ({changed})" if changed else own, measured.values()
-            yield Series(label, (replace(run, measurements=tuple(measured.values())),), first.changed)
+            label = f"{own} ({changed})" if changed else own
+            yield label, [replace(run, measurements=tuple(measured.values()))]
 
 
 def on_common_documents(results: Results) -> tuple[Results, list[str]]:

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from zoo.comparison import stored
 from zoo.comparison.run_info import RunInfo, validated
@@ -83,7 +82,7 @@ def run_info(folder: Path) -> RunInfo:
     """
     problems: list[Problem] = []
     with collect(problems):
-        recipe = validated_recipe(folder)
+        recipe = validated(stored_recipe(folder), str(folder / RECIPE))
     with collect(problems):
         card = read_card(folder)
     with collect(problems):
@@ -93,15 +92,6 @@ def run_info(folder: Path) -> RunInfo:
     speed, validation = training_speed(metrics), validation_losses(metrics)
     tuned = json.loads((folder / TUNED).read_text()) if (folder / TUNED).is_file() else {}
     return RunInfo(str(folder), recipe, card, speed=speed, tuned=tuned, validation=validation)
-
-
-def validated_recipe(folder: Path) -> dict[str, Any]:
-    """The resolved recipe of a run.
-
-    Raises:
-        InputError: it cannot be read, or is not a recipe.
-    """
-    return validated(stored_recipe(folder), str(folder / RECIPE))
 
 
 def training_speed(metrics: Iterable[Mapping[str, str]]) -> float | None:
@@ -125,4 +115,6 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
 def evaluate_command(
     paths: Sequence[str], protocols: Sequence[str] | None = None, lengths: Sequence[int] | None = None
 ) -> str:
+    if not any(map(os.path.exists, paths)):
+        return "the sweep of its study (--forget the entry first: a stored run has no checkpoint)"
     return command("evaluate", *paths, *options(protocols, lengths))

@@ -110,6 +110,8 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
     """The fault in the result of a hook; None if there is none."""
     if result is None and hook in ("read", "score", "value"):
         return None
+    if hook in ("bias_table", "score") and isinstance(result, Tensor) and result.isnan().any():
+        return "NaN; a future key, which is masked later, has a negative distance: take its absolute value"
     match hook, args:
         case "positions", [ids, batch, *_]:
             if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):

@@ -45,7 +45,7 @@ class ProtocolSubject:
         self.task = build_task(recipe, self.source.vocab_size)
         self.task.card = {"steps": 0}
         with torch.no_grad():
-            for parameter in self.task.parameters():
+            for parameter in self.task.model.parameters():
                 parameter.zero_()
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from zoo.data import Dataset
 from zoo.data.draws import Chance, unit
 from zoo.data.questions import Questions
 from zoo.errors import InputError, Problem
-from zoo.recipe.fields import AtLeastTwo, Fraction, Positive
+from zoo.recipe.fields import AtLeastTwo, Count, Fraction, Positive
 from zoo.registry import datasets, register
 
 if TYPE_CHECKING:
@@ -122,20 +122,30 @@ class Addition(Algorithmic):
     digits; in reversed order each depends on one digit of each operand and a carry.
 
     Source: Kazemnejad et al. 2023 (arXiv:2305.19466), section 3, without the padding. Reversed order: Lee et
-    al. 2023 (arXiv:2307.03381), who leave the operands in standard order too.
+    al. 2023 (arXiv:2307.03381), who leave the operands in standard order too. Index hints: Zhou et al. 2023
+    (arXiv:2310.16028), section 4.1; Zhou et al. 2024 (arXiv:2402.09371), section 3, with 102 hints and all
+    numbers reversed.
 
     Args:
         order: "standard" begins the answer with its highest digit, "reversed" with its ones; "all_reversed"
             begins all three numbers with their ones, as McLeish et al. 2024 (arXiv:2405.17399) do.
+        index_hints: number of different hints; 0: none. A hint before each digit is the same for digits of
+            the same significance, and the next one for the next higher digit; that of the ones is drawn. The
+            hints of the answer are predicted too. After the last hint follows the first.
     """
 
-    symbols = 11
-
-    def __init__(self, *, order: Literal["standard", "reversed", "all_reversed"] = "standard"):
-        self.order = order
+    def __init__(
+        self,
+        *,
+        order: Literal["standard", "reversed", "all_reversed"] = "standard",
+        index_hints: Count = 0,
+    ):
+        self.order, self.hints = order, index_hints
+        self.symbols = PLUS + 1 + index_hints
 
     def lengths(self, size: int) -> tuple[int, int]:
-        return 2 * size + 1, size + 1
+        tokens = 2 if self.hints else 1
+        return 2 * tokens * size + 1, tokens * (size + 1)
 
     def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         one, two = chance.numbers(size, 10), chance.numbers(size, 10)
@@ -145,7 +155,19 @@ class Addition(Algorithmic):
             carry, digit = divmod(sum(digits) + carry, 10)
             answer.append(digit)
         answer.append(carry)
-        return [*one, PLUS, *two], answer[::-1] if self.order == "standard" else answer
+        if self.order == "standard":
+            answer.reverse()
+        if self.hints:
+            start = chance.below(self.hints)
+            one, two = (self.hinted(digits, start, self.order == "all_reversed") for digits in (one, two))
+            answer = self.hinted(answer, start, self.order != "standard")
+        return [*one, PLUS, *two], answer
+
+    def hinted(self, digits: Symbols, start: int, from_ones: bool) -> Symbols:
+        """A number with the hint of each digit before it; `start` is that of the ones."""
+        places = range(len(digits)) if from_ones else reversed(range(len(digits)))
+        hints = [PLUS + 1 + (start + place) % self.hints for place in places]
+        return [symbol for pair in zip(hints, digits, strict=True) for symbol in pair]
 
 
 @register.dataset("parity")

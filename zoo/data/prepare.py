@@ -21,6 +21,5 @@ def prepare(recipe: Recipe) -> str:
     cache = source.cache
     tokens = ", ".join(f"{len(cache.streams[split]):,} {split}" for split in SPLITS)
     size = sum(path.stat().st_size for path in cache.folder.iterdir())
-    text = f" of {tqdm.format_sizeof(cache.text_bytes, 'B')} of text" if cache.text_bytes else ""
-    where = f"{cache.folder}: {tokens} tokens{text}, {tqdm.format_sizeof(size, 'B')} on disk"
+    where = f"{cache.folder}: {tokens} tokens, {tqdm.format_sizeof(size, 'B')} on disk"
     return f"{cache.about}\n{where}"

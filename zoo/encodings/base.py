@@ -313,9 +313,13 @@ def softmax(logits: Tensor) -> Tensor:
     return logits.masked_fill(masked, 0.0).softmax(-1).masked_fill(masked, 0.0)
 
 
-@torch.compiler.disable  # the shapes depend on the documents
 def positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
     """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
+    # The shapes depend on the documents. As a decorator it would import torch's compiler with this module.
+    return torch.compiler.disable(_positions_by_document)(encoding, ids, tokens)
+
+
+def _positions_by_document(encoding: Encoding, ids: Tensor, tokens: Tensor | None) -> Tensor:
     document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1
     lengths = document.flatten().bincount()
     rows = torch.arange(int(lengths.max()), device=ids.device).minimum(lengths[:, None] - 1)

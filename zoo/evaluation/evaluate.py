@@ -54,7 +54,7 @@ def evaluate_runs(
         for (run, source), accelerator in zip(loaded, accelerators, strict=True):
             team.use(accelerator)
             yield run, evaluate_run(run, source, lengths, protocols, team)
-            run.task.cpu()  # the memory of the next one is measured without this one
+            run.task.model.cpu()  # the memory of the next one is measured without this one
 
 
 def _validate_shared(team: Team, loaded: Sequence[tuple[LoadedRun, DataSource]], **given: object) -> None:

@@ -145,7 +145,7 @@ def _validate_source(run: LoadedRun, source: DataSource, data: str | None) -> No
     Raises InputError for another tokenizer: token ids of another one mean nothing to this model. Without
     `data`, also for another corpus: its results would be stored as those on the text that the card names.
     """
-    card, trained = run.task.card or {}, run.task.hparams["vocab_size"]
+    card, trained = run.task.card or {}, run.task.vocab_size
     if data is not None and source.kind == "text":
         then = card.get("fingerprint", {})
         if source.fingerprint["tokenizer"] != then.get("tokenizer"):

@@ -52,7 +52,7 @@ def measure(
     task, recipe = run.task, run.task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
     team = team or alone(device_for(recipe.trainer.accelerator))
-    task.to(team.device).eval()
+    task.model.to(team.device).eval()
     chosen = [build_protocol(name, recipe.evaluate) for name in protocols or recipe.evaluate.protocols]
     planned = [(protocol, protocol.plan(task, source, lengths)) for protocol in chosen]
     if source.label is not None:
@@ -161,10 +161,10 @@ def limits_of_evaluation(task: Task, source: DataSource) -> list[str]:
 def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     """A line for each reason why lengths of the recipe cannot be measured, known before training: the end of
     the encoding, or of the data."""
-    training, config = task.training, task.recipe.evaluate
+    training, config = task.model.training, task.recipe.evaluate
     if not config.lengths:
         return []
-    task.eval()  # some encodings have another end while they are trained
+    task.model.eval()  # some encodings have another end while they are trained
     reasons: dict[str, set[int]] = defaultdict(set)
     try:
         for name in config.protocols:
@@ -177,7 +177,7 @@ def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
                 if length.note is not None:
                     reasons[length.note].add(length.length)
     finally:
-        task.train(training)
+        task.model.train(training)
     return [
         f"will not be measured at the end: length {', '.join(map(str, sorted(lengths)))} ({reason})"
         for reason, lengths in reasons.items()

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
 from zoo.errors import InputError, RunError
 from zoo.launch.ranks import find_launcher
@@ -100,6 +99,8 @@ def join(devices: int | None = None, accelerator: str = "auto") -> Team:
         raise InputError(f"--devices {here}: GPUs on this machine: {torch.cuda.device_count()}; {advice}")
     if launcher is None or here * launcher.num_nodes == 1:
         return alone(device_for(accelerator))
+    from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+
     environment = SLURMEnvironment() if launcher.name == "slurm" else TorchElasticEnvironment()
     os.environ |= {"MASTER_ADDR": environment.main_address, "MASTER_PORT": str(environment.main_port)}
     rank, local_rank = launcher.rank, environment.local_rank()

@@ -17,7 +17,6 @@ from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.logit_scale import LogitScale, logit_scale_of
-from zoo.models.plans.choose import attend
 from zoo.models.plans.reference import attention_weights
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
@@ -65,6 +64,8 @@ class Attention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Tensor:
         """`contexts`: one for each encoding of the layer."""
+        from zoo.models.plans.choose import attend  # imports torch's compiler
+
         q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.scale, self.kernel)
         out_BTHD = layer.output(out_BHTD, scores.contexts).transpose(1, 2)

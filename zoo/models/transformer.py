@@ -172,7 +172,8 @@ class Transformer(nn.Module):
                     f"encoding {one.name!r} changes outputs by the position of the query, which differs "
                     f"for sink tokens: leave out model.sink_tokens"
                 )
-        self.tokens = nn.Embedding(vocab_size, config.d_model)
+        # Not drawn by torch: `draw_initial` does.
+        self.tokens = nn.Embedding.from_pretrained(torch.empty(vocab_size, config.d_model), freeze=False)
         scale = config.embedding_scale
         self.token_scale = config.d_model**0.5 if scale == "sqrt_d_model" else scale
         self.embedding_norm = norm(config) if config.embedding_norm else nn.Identity()
@@ -379,7 +380,7 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float
     """
     for module_name, module in model.named_modules():
         for name, parameter in module.named_parameters(module_name, recurse=False):
-            if name.startswith("encoding."):
+            if name.startswith("encoding.") or parameter.is_meta:
                 continue
             with torch.no_grad():
                 if parameter.dim() < 2:

@@ -100,14 +100,15 @@ def compare(
     force: bool = False,
     reference: str | None = None,
     models: bool = False,
+    floor: float | None = None,
 ) -> Comparison:
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
     Nothing is written: `.save(FOLDER)` writes the files of the command. Arguments as of
-    `zoo.reports.report.report_on`.
+    `zoo.reports.report.build`.
     """
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
-    return Comparison(**vars(build(*chosen, force, reference=reference, models=models)))
+    return Comparison(**vars(build(*chosen, force, reference=reference, models=models, floor=floor)))
 
 
 def _paths(runs: Runs) -> list[Path]:

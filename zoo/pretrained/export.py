@@ -108,8 +108,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
 
 def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
     """The content of a checkpoint without its weights, as `read_checkpoint` gives it."""
-    parameters = {"recipe": task.recipe.as_dict(), "vocab_size": task.hparams["vocab_size"]}
-    content = {"hyper_parameters": parameters, "global_step": card.get("steps") or 0}
+    content = {"hyper_parameters": task.settings, "global_step": card.get("steps") or 0}
     return content | ({"zoo_card": card} if card else {})
 
 
@@ -140,7 +139,7 @@ def _write_hf(task: Task, folder: Path, out: Path, published: Path) -> Exported:
     from zoo.pretrained.architectures import architecture_for
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
 
-    section, vocab_size = _section(task), task.hparams["vocab_size"]
+    section, vocab_size = _section(task), task.vocab_size
     length = task.recipe.data.sequence_length
     causal = isinstance(task.model, Decoder)
     auto = AutoModelForCausalLM if causal else AutoModelForMaskedLM

@@ -165,7 +165,7 @@ def import_model(
     if tokenizer.end_token is None:
         print("note: no token closes a document; documents are joined without a separator", file=sys.stderr)
     content = {
-        "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.config.vocab_size},
+        "hyper_parameters": task.settings,
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
     }  # fmt: skip
     with atomic_folder(folder) as made:

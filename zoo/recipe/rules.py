@@ -137,8 +137,6 @@ def no_protocol(name: str, task: str) -> str | None:
     known = [*about.protocols, *(one.name for one in others if one.needs == needs)]
     if name in known:
         return None
-    if name in registry.protocols.broken:
-        return registry.protocols.unknown(name)
     return f"no protocol {name!r} for task {task!r}; {hint(name, known)}"
 
 

@@ -305,7 +305,8 @@ class Recipe(Section):
 def section_class(section: str, value: Any, stored: bool = False) -> type[Section] | None:
     """The model of a section of the recipe with this value; None for a key that is not a section."""
     if section == "trainer":
-        return lightning_class()
+        given = value if isinstance(value, dict) else {}
+        return TrainerConfig if given.keys() <= TrainerConfig.model_fields.keys() else lightning_class()
     if section in BASES:
         return section_model(section, value, stored)
     annotation = Recipe.model_fields[section].annotation

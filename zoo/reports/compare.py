@@ -42,6 +42,7 @@ def compare(
     models: bool = False,
     panels: Sequence[str] | None = None,
     with_latex: bool = False,
+    floor: float | None = None,
 ) -> Report:
     """Compare evaluated runs (`zoo.reports.report.build`): print the tables, and write all files to `out`,
     which may hold an earlier comparison.
@@ -54,7 +55,7 @@ def compare(
         InputError: as `build`; or a folder that holds other files.
     """
     validate_out(out)
-    report = build(paths, protocols, lengths, force, out, reference, models)
+    report = build(paths, protocols, lengths, force, out, reference, models, floor=floor)
     if panels:
         check_panels(panels, report.summary["protocol"])
         report = replace(report, command=f"{report.command} --panels {','.join(panels)}")

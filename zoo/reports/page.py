@@ -40,22 +40,15 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Folded:
-    """Parts that a reader opens by a click on `summary`."""
+class TitledList:
+    """Texts that a reader opens by a click on the title, or a warning with a border."""
 
-    summary: str
-    parts: Sequence[Part]
-
-
-@dataclass(frozen=True)
-class Warned:
-    """A list of reasons not to trust the page, with a border."""
-
-    text: str
-    reasons: Sequence[str]
+    title: str
+    texts: Sequence[str]
+    is_warning: bool = False
 
 
-Part = Union[str, Table, Picture, Folded, Warned, "Figure", Sequence[str]]
+Part = Union[str, Table, Picture, TitledList, "Figure", Sequence[str]]
 """A paragraph, one of the classes above, a figure of plotly, or the items of a list."""
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from zoo.comparison import caveats
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.frame import Results, Series, chosen, series_of, unique
+from zoo.comparison.frame import Results, by_label, chosen, series_of
 from zoo.comparison.models import models_results
+from zoo.comparison.paired import RATE
 from zoo.comparison.run_info import UNKNOWN, RunInfo
 from zoo.comparison.runs import evaluate_command, options, read_runs, run_info
 from zoo.comparison.statistics import costs, only_rivals, summary
@@ -53,6 +54,7 @@ class Report:
         about: names and values that all runs share.
         command: the command that makes the report again.
         subject: encoding, or model.
+        floor: an accuracy above which a task begins to count.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Report:
     differences: tuple[str, ...] = ()
     command: str = ""
     subject: str = "encoding"
+    floor: float | None = None
 
     @property
     def panels(self) -> list[pd.DataFrame]:
@@ -99,39 +102,35 @@ _TUNED = {
 }
 
 
-def build(paths: Sequence[Path], *how: Any, **more: Any) -> Report:
-    """The report on run folders: arguments as of `report_on`."""
-    return report_on(read_runs(paths), *how, paths=paths, **more)
-
-
-def report_on(
-    runs: Sequence[RunInfo],
+def build(
+    paths: Sequence[Path],
     protocols: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     force: bool = False,
     out: Path = OUT,
     reference: str | None = None,
     models: bool = False,
-    paths: Sequence[Path] = (),
+    floor: float | None = None,
 ) -> Report:
     """The report that compares runs.
 
     Args:
+        paths: run folders, or tables of stored runs.
         protocols: names; by default all by which one of the runs was evaluated.
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable, and mark it on every output.
         out: the folder in the report's command.
         reference: the label of the curve for differences; by default the best at the trained length.
         models: compare them as models, which may differ in anything (`zoo.comparison.models`).
-        paths: the paths in the report's command.
+        floor: rank by the score above this accuracy, too.
 
     Raises:
         InputError: runs that were not evaluated or are not comparable.
     """
-    runs = chosen(runs, protocols, lengths)
-    paths = paths or [Path(run.path) for run in runs]
+    runs = chosen(read_runs(paths), protocols, lengths)
     words = ["compare", *["--models"] * models, *map(str, paths), *options(protocols, lengths)]
     words += ["--reference", reference] if reference else []
+    words += ["--floor", f"{floor:g}"] if floor is not None else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
     data = common(run.trained_on for run in runs)
     if models:
@@ -154,6 +153,8 @@ def report_on(
         notes = "; ".join(f"{row.protocol} at {row.length}: {row.note}" for row in rows)
         raise InputError(f"nothing was measured that could be compared: {notes}")
     table = summary(results, reference)
+    if floor is not None and not (0 <= floor < 1 and (table["measure"] == RATE).any()):
+        raise InputError(f"--floor {floor:g}: of an accuracy that was measured, from 0 to below 1")
     found = caveats.of_runs(runs) + caveats.of_rows(results) + caveats.of_seeds(results)
     found += caveats.of_unmeasured(results, table)
     found += [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
@@ -163,7 +164,7 @@ def report_on(
     return Report(
         title + (f", trained at {length} tokens" if length != VARIES else ""), results, table,
         costs(results, table), about_runs(runs), tuple(found),
-        tuple(map(str, refused)), command(*words),
+        tuple(map(str, refused)), command(*words), floor=floor,
     )  # fmt: skip
 
 
@@ -174,7 +175,8 @@ def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
     if keys:
         lines[0] += " they differ in more than the encoding and the seed"
         pair = [runs[0] for _, runs in keys[0].values[:2]]
-        lines.append(f"see all differences between two of them: {command('compare', '--diff', *pair)}")
+        if all(Path(one).is_dir() for one in pair):  # not of runs in a table
+            lines.append(f"see all differences between two of them: {command('compare', '--diff', *pair)}")
     if any(one.key == TOKENIZER for one in keys):
         lines.append("compare them as models, in bits per byte of the same documents: --models")
     lines.append("compare them nevertheless, marked on every output: --force")
@@ -195,17 +197,16 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
     for one in measurements:
         same[one.encoding, one.checkpoint, one.seed, one.change].append(one)
     several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
-    runs, series = [], []
+    curves = []
     for (encoding, checkpoint, seed, _), own in same.items():
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
         changes = {"recipe": run.recipe | {"seed": seed}, "card": run.card | {"encoding": encoding}}
-        runs.append(replace(run, path=shortest(folder), measurements=tuple(own), **changes))
-        series.append(Series(label, (runs[-1],), own[0].changed))
-    results = Results.of(unique(series))
+        curves.append((label, [replace(run, path=shortest(folder), measurements=tuple(own), **changes)]))
+    results = Results.of(by_label(curves))
     table, names = summary(results), sorted({own[0].run for own in same.values()})
     return Report(
         f"{name or ', '.join(names)} by length", results, table,
-        costs(results, table if run.card else table[:0]), about_runs(runs),
+        costs(results, table if run.card else table[:0]), about_runs([own[0] for _, own in curves]),
         (*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
     )  # fmt: skip
 

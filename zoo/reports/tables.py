@@ -20,14 +20,14 @@ from zoo.comparison.formatting import (
     signed,
     text_path,
 )
-from zoo.comparison.frame import MEASURES
-from zoo.comparison.paired import Estimate
-from zoo.comparison.ranking import span
+from zoo.comparison.frame import KIND, MEASURES
+from zoo.comparison.paired import FEWEST_SEEDS, RATE, Estimate
+from zoo.comparison.ranking import of_scores, seed_scores, span
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, estimate, lengths_of
 from zoo.figures.curves import interactive_curves
 from zoo.figures.style import family
 from zoo.figures.training import read_logged, training_curves
-from zoo.reports.page import Folded, PageSection, Part, Picture, Table, Warned, page
+from zoo.reports.page import PageSection, Part, Picture, Table, TitledList, page
 from zoo.reports.report import NOT_COMPARABLE, Report
 
 NAMED = 3
@@ -59,7 +59,7 @@ def report_page(report: Report, svg: bytes | None = None) -> str:
     for panel in report.panels:
         figure = [] if svg is not None else [interactive_curves(panel, labels)]
         own = [panel["explanation"].iloc[0], *figure, *panel_tables(panel, report.subject)]
-        own += ranks_picture(report, panel) if svg is None else []
+        own += floor_table(report, panel) + (ranks_picture(report, panel) if svg is None else [])
         sections.append(PageSection(panel_title(panel), own))
     sections += [PageSection(one.caption, [one]) for one in (*costs_table(report), *tuning_table(report))]
     if svg is None and (figure := training_curves(_logged(report))):
@@ -84,13 +84,13 @@ def about_text(report: Report) -> str:
     return "; ".join(f"{name}: {value}" for name, value in report.about.items())
 
 
-def warning(report: Report) -> list[Part]:
+def warning(report: Report) -> list[TitledList]:
     why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
-    return [Warned(why, report.differences)] if report.differences else []
+    return [TitledList(why, report.differences, is_warning=True)] if report.differences else []
 
 
-def caveats(report: Report) -> list[Part]:
-    return [Folded(f"Caveats ({len(report.caveats)})", [report.caveats])] if report.caveats else []
+def caveats(report: Report) -> list[TitledList]:
+    return [TitledList(f"Caveats ({len(report.caveats)})", report.caveats)] if report.caveats else []
 
 
 def verdict(report: Report) -> list[Table]:
@@ -120,7 +120,9 @@ def _nearest(others: dict[str, Estimate | None]) -> str:
 
 def tables(report: Report) -> list[Table]:
     """The tables of each protocol, one of the costs, and one of the choice from a grid."""
-    made = [table for panel in report.panels for table in panel_tables(panel, report.subject)]
+    made: list[Table] = []
+    for panel in report.panels:
+        made += [*panel_tables(panel, report.subject), *floor_table(report, panel)]
     return [*made, *costs_table(report), *tuning_table(report)]
 
 
@@ -139,6 +141,24 @@ def panel_tables(panel: pd.DataFrame, subject: str = "encoding") -> Iterator[Tab
             cells = beyond_cells(panel).rename_axis(index=None, columns=subject)
             about = f"beyond 1x: {BEYOND.format(subject)}"
             yield Table(cells, f"{panel_title(panel)}: beyond the trained length", notes=[about])
+
+
+def floor_table(report: Report, panel: pd.DataFrame) -> list[Table]:
+    """The scores above the floor beyond the trained length, with their ranks; none without a floor."""
+    first, rows, floor = panel.iloc[0], report.results.rows, report.floor
+    lengths = [at for at in panel["length"].unique() if at > panel["train_length"].min()]
+    if floor is None or first["measure"] != RATE or not lengths:
+        return []
+    rows = rows[(rows[KIND] == first[KIND]).all(axis=1) & (rows["measure"] == RATE)]
+    ranking = of_scores(seed_scores(rows, dict.fromkeys(lengths, floor)).assign(task=first["protocol"]))
+    cells = pd.DataFrame({"rank": map(ranking.rank, ranking.values)}, [*ranking.values]).replace("", DASH)
+    cells["score"] = [one.text() for one in ranking.values.values()]
+    cells = cells.rename_axis(columns=report.subject)
+    about = (
+        f"max(0, (accuracy - {floor:g}) / (1 - {floor:g})), mean over the lengths above the trained one; "
+        f"then the interquartile mean over seeds; ranks and intervals need {FEWEST_SEEDS} seeds"
+    )
+    return [Table(cells, f"{panel_title(panel)}: score above the floor {floor:g}", notes=[about])]
 
 
 def ranks_picture(report: Report, panel: pd.DataFrame) -> list[Picture]:

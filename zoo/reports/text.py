@@ -33,9 +33,9 @@ def console(report: Report, width: int | None = None) -> str:
     Args:
         width: of the terminal; a wider table is printed without intervals, and says so.
     """
-    shown = [report.title, *("\n  ".join([f"{one.text}:", *one.reasons]) for one in warning(report))]
+    shown = [report.title, *("\n  ".join([f"{one.title}:", *one.texts]) for one in warning(report))]
     shown += [_table_text(table, width) for table in tables(report)]
-    shown += ["\n- ".join([f"{one.summary}:", *report.caveats]) for one in caveats(report)]
+    shown += ["\n- ".join([f"{one.title}:", *one.texts]) for one in caveats(report)]
     shown += [_table_text(table, width) for table in verdict(report)]
     return "\n\n".join(shown)
 
@@ -57,16 +57,12 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
     shown += map(_table_markdown, verdict(report))
     for one in warning(report):
-        shown.append("\n> - ".join([f"> **{_plain(one.text)}**", *map(_plain, one.reasons)]))
+        shown.append("\n> - ".join([f"> **{_plain(one.title)}**", *map(_plain, one.texts)]))
     shown += map(_table_markdown, tables(report))
     for one in caveats(report):
-        items = _items(report.caveats)
-        shown.append(f"<details><summary>{one.summary}</summary>\n\n{items}\n\n</details>")
+        items = "\n".join(f"- {_plain(text)}" for text in one.texts)
+        shown.append(f"<details><summary>{one.title}</summary>\n\n{items}\n\n</details>")
     return "\n\n".join(shown) + "\n"
-
-
-def _items(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {_plain(one)}" for one in texts)
 
 
 def _table_markdown(table: Table) -> str:
@@ -93,7 +89,7 @@ def _plain(text: str) -> str:
 
 def latex(report: Report) -> str:
     """The tables of a report for a document with the packages booktabs and graphicx."""
-    marked = [f"% {line}" for one in warning(report) for line in (one.text, *one.reasons)]
+    marked = [f"% {line}" for one in warning(report) for line in (one.title, *one.texts)]
     return "\n".join([*marked, f"% made by: {report.command}", *map(_table_latex, tables(report))])
 
 

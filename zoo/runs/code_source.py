@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo import registry
 from zoo.launch.ranks import is_first_process
 from zoo.recipe.encoding import encodings_in
 from zoo.recipe.sections import NAMES
+from zoo.registry import KINDS, Description
 
 Source = dict[str, Any]
 """{"name", "sha256" of its file or of its package, and "file" or "package" with "version"}, all text; and the
@@ -47,56 +47,36 @@ def packages(sources: Sequence[Source]) -> list[str]:
     return sorted({f"{one['package']}=={one['version']}" for one in sources if "package" in one})
 
 
-def describe_missing(sources: Sequence[Source]) -> list[str]:
-    """A sentence on each class that is not registered now: what brings it, and what to do."""
-    return [
-        f"trained with {_registry(one).kind} {one['name']!r} of {_origin(one)}{_remedy(one)}"
-        for one in sources
-        if one["name"] not in _registry(one).all()
-    ]
-
-
-def describe_changes(sources: Sequence[Source]) -> list[str]:
-    """A sentence on each class whose code is another now than in training."""
-    return [
-        f"{_registry(then).kind} {then['name']!r} may have changed since it was trained: "
-        f"then {_origin(then)}, now {_origin(now)}"
-        for then, now in _changed(sources)
-    ]
-
-
 def compare_code(card: dict[str, Any] | None, path: Path) -> tuple[list[str], dict[str, str]]:
     """Compare the code of a training with the code that is registered now, and warn of changes.
 
     Args:
         path: the run or checkpoint that the warnings name.
 
-    Returns: sentences on the classes that are missing, and the digests of the changed ones.
+    Returns: a sentence on each class that is missing, with what brings it, and the digests of changed ones.
     """
-    sources = recorded_sources(card)
-    for text in describe_changes(sources) if is_first_process() else ():
-        print(f"warning: {path}: {text}", file=sys.stderr)
-    digests = {f"code.{now['name']}": now["sha256"][:12] for _, now in _changed(sources)}
-    return describe_missing(sources), digests
-
-
-def _registry(source: Source) -> registry.Registry:
-    return registry.KINDS[source.get("kind", "encoding")]
-
-
-def _changed(sources: Sequence[Source]) -> list[tuple[Source, Source]]:
-    known = [then for then in sources if then["name"] in _registry(then).all()]
-    pairs = [(then, _source(_registry(then).kind, then["name"])) for then in known]
-    keys = ("sha256", "package", "version")
-    return [(then, now) for then, now in pairs if any(then.get(key) != now.get(key) for key in keys)]
+    missing, digests = [], {}
+    for then in recorded_sources(card):
+        kind, name = KINDS[then.get("kind", "encoding")], then["name"]
+        if name not in kind.all():
+            missing.append(f"trained with {kind.kind} {name!r} of {_origin(then)}{_remedy(then)}")
+            continue
+        now = _source(kind.kind, name)
+        if any(then.get(key) != now.get(key) for key in ("sha256", "package", "version")):
+            digests[f"code.{name}"] = now["sha256"][:12]
+            if is_first_process():
+                change = f"then {_origin(then)}, now {_origin(now)}"
+                text = f"{kind.kind} {name!r} may have changed since it was trained: {change}"
+                print(f"warning: {path}: {text}", file=sys.stderr)
+    return missing, digests
 
 
 def _sources(kind: str, names: Iterable[str]) -> list[Source]:
-    return [_source(kind, name) for name in names if not registry.KINDS[kind].describe(name).builtin]
+    return [_source(kind, name) for name in names if not KINDS[kind].describe(name).builtin]
 
 
 def _source(kind: str, name: str) -> Source:
-    about = registry.KINDS[kind].describe(name)
+    about = KINDS[kind].describe(name)
     origin = {"file": str(about.file)}
     if about.package is not None:
         package, _, version = about.package.rpartition(" ")
@@ -105,7 +85,7 @@ def _source(kind: str, name: str) -> Source:
     return {"name": name, **origin, "sha256": _digest(about), **of_kind}
 
 
-def _digest(about: registry.Description) -> str:
+def _digest(about: Description) -> str:
     """Of the file of a class; of an installed one, of all modules of its package."""
     module = sys.modules.get(about.cls.__module__.split(".")[0]) if about.package else None
     folders = getattr(module, "__path__", ())
@@ -125,8 +105,6 @@ def _origin(source: Source) -> str:
 
 
 def _remedy(source: Source) -> str:
-    if reason := _registry(source).broken.get(source["name"]):
-        return f", which cannot be used: {reason}"
     if "package" in source:
         return f": pip install {packages([source])[0]}"
     file = source["file"]

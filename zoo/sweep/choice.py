@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.comparison.runs import VALIDATION, validation_losses
 from zoo.files import atomic_write
 from zoo.runs.folder import METRICS, TUNED
 from zoo.runs.metrics_csv import read_metrics
 from zoo.sweep.folder import KeptRun
 from zoo.sweep.processes import note
-
-LOSS = "val/loss"
 
 
 def choose(runs: Sequence[KeptRun], failed: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -37,7 +36,7 @@ def choose(runs: Sequence[KeptRun], failed: Collection[str]) -> dict[str, dict[s
         tuned[encoding] = {
             "grid": runs[0].study.grid,
             "chosen": best,
-            "by": f"{LOSS} at length {runs[0].recipe.data.sequence_length}",
+            "by": f"{VALIDATION} at length {runs[0].recipe.data.sequence_length}",
             "losses": {
                 " ".join(setting): {seed: loss if loss < math.inf else None for seed, loss in own.items()}
                 for setting, own in of_settings.items()
@@ -62,6 +61,5 @@ def record(runs: Iterable[KeptRun], tuned: Mapping[str, dict[str, Any]]) -> None
 
 def validation_loss(folder: Path) -> float:
     """The last validation loss of a run; infinite where it diverged."""
-    _, rows = read_metrics(folder / METRICS)
-    losses = [float(row[LOSS]) for row in rows if row.get(LOSS)]
+    losses = [*validation_losses(read_metrics(folder / METRICS)[1]).values()]
     return losses[-1] if losses and math.isfinite(losses[-1]) else math.inf

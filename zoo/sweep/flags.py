@@ -27,11 +27,9 @@ class FlagStudy(Study):
     fixed: ClassVar[dict[str, Any]] = {}
     entry: ClassVar[type[Entry]] = KeptRun
 
-    @property
-    def known(self) -> list[str]:
+    def _names(self, wanted: list[str]) -> list[str]:
         """In the order of the command line."""
-        known = super().known
-        return list(dict.fromkeys([*(name for name in self.encodings if name in known), *known]))
+        return wanted
 
     def run_name(self, encoding: str, seed: int, setting: Sequence[str]) -> str:
         points = (slug(re.sub(r"^(.*\.)?([^.=]+)=", r"\2-", one)) for one in setting)

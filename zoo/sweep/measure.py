@@ -22,11 +22,11 @@ from zoo.console import duration
 from zoo.data.text.datasets import default_root
 from zoo.errors import InputError, RunError
 from zoo.evaluation.evaluate import evaluate_runs
-from zoo.evaluation.measurement import Measurement, Row, Units, merged
-from zoo.evaluation.store import read_measurements
+from zoo.evaluation.measurement import Measurement, merged
 from zoo.launch.devices import processor
-from zoo.runs.folder import LAST, RUNS, kept_checkpoint
-from zoo.sweep.study import Entry, Reading, Study
+from zoo.runs.card import read_card
+from zoo.runs.folder import CARD, LAST, RECIPE, RUNS, kept_checkpoint, stored_recipe
+from zoo.sweep.study import Entry, Reading
 
 
 def give_way() -> None:
@@ -71,39 +71,47 @@ def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str
 
 
 def measured(entry: Entry) -> RunInfo:
-    """Train and evaluate an entry in a run folder, which is deleted in any case."""
+    """Train and evaluate an entry in a run folder, which is deleted unless the process is stopped: the next
+    one resumes the run there, of the same recipe, from its last checkpoint."""
     from zoo.training.fit import fit
 
     study, recipe = entry.study, entry.recipe
     folder = RUNS / "studies" / study.name / entry.name
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
+    if (folder / RECIPE).exists() and stored_recipe(folder) != recipe.as_dict():
+        shutil.rmtree(folder)
+    done = read_card(folder)["steps"] if (folder / CARD).exists() else 0
     torch.set_num_threads(study.threads)
     start = time.time()
     try:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-            fit(recipe, folder)
+            measurements = [*fit(recipe, folder, resume="auto").measurements]
             plugins = [f"plugins={list(recipe.plugins)}"] if recipe.plugins else []
             for sets in study.after_training.get(entry.encoding, ()):
-                _evaluate([folder], sets=[*plugins, *sets])
+                measurements += _evaluate([folder], sets=[*plugins, *sets])
             if during := study.during:
                 earlier = [kept_checkpoint(folder, step) for step in during.steps]
-                _evaluate(earlier, during.lengths, during.protocols, plugins)
-            measurements = read_measurements(folder)
+                measurements += _evaluate(earlier, during.lengths, during.protocols, plugins)
+            measurements = merged(measurements)
             for reading in study.readings:
                 measurements += _read_again(folder, reading, plugins)
         trained = (folder / LAST).stat().st_mtime
         run = run_info(folder)
+        # Of a resumed run: as many times longer as all its steps are more than those done now.
+        training = (trained - start) * recipe.trainer.max_steps / max(1, recipe.trainer.max_steps - done)
+        gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
         origin = {
-            "study": study.name,
-            "encoding": entry.encoding,
-            "seed": entry.seed,
-            "machine": machine(study),
-            "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
-        }
+            "study": study.name, "encoding": entry.encoding, "seed": entry.seed,
+            "machine": {
+                "processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__,
+            },
+            "seconds": {"training": round(training, 1), "evaluation": round(time.time() - trained, 1)},
+        }  # fmt: skip
         about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
-        return replace(run, measurements=tuple(map(rounded, measurements)), **about)
-    finally:
         shutil.rmtree(folder, ignore_errors=True)
+        return replace(run, measurements=tuple(measurements), **about)
+    except (InputError, RunError):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _evaluate(paths: Sequence[Path], *how: Any, **more: Any) -> list[Measurement]:
@@ -119,21 +127,3 @@ def _read_again(folder: Path, reading: Reading, plugins: Sequence[str]) -> list[
     sets = [*plugins, *reading.set, f"evaluate.lengths={reading.lengths}"]
     found = _evaluate([folder], reading.lengths, reading.protocols, sets, data=data)
     return [one.model_copy(update={"parameters": {**one.parameters, "data": reading.name}}) for one in found]
-
-
-def rounded(measurement: Measurement) -> Measurement:
-    """With scores of six digits: the table of a study is a third as large."""
-
-    def units(row: Row) -> Units | None:
-        if not row.units or not row.units.scores:
-            return row.units
-        scores = [score and float(f"{score:.6g}") for score in row.units.scores]
-        return row.units.model_copy(update={"scores": scores})
-
-    rows = [row.model_copy(update={"units": units(row)}) if row.units else row for row in measurement.rows]
-    return measurement.model_copy(update={"rows": rows})
-
-
-def machine(study: Study) -> dict[str, Any]:
-    gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
-    return {"processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__}

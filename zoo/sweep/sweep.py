@@ -1,8 +1,8 @@
 """Sweeps: the missing entries of studies, one after another or several at once, here or as SLURM jobs.
 
 The entries of study files are rows of a table. A lock keeps two sweeps off the same entry, so several
-processes, machines and SLURM jobs may share a table. A sweep that is stopped drops its current entry, which
-the next start trains from its beginning. The entries of flags have run folders, and a comparison.
+processes, machines and SLURM jobs may share a table. The next start of a stopped sweep resumes the entry
+that it was training. The entries of flags have run folders, and a comparison.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ class TableSweep:
         try:
             failed = self._work(missing) if missing else []
         except KeyboardInterrupt:
-            message = "interrupted; the current entries are dropped, and the next start trains them again"
-            raise KeyboardInterrupt(message) from None
+            raise KeyboardInterrupt("interrupted; the next start resumes the current entries") from None
         for table in dict.fromkeys(one.table for one in entries if one.is_finished):
             print(f"compare: {command('compare', table)}")
         if failed:

@@ -1,4 +1,4 @@
-"""Tasks: LightningModules with a loss and measures."""
+"""Tasks: models with a loss and measures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from zoo.recipe import Recipe, to_recipe
 from zoo.registry import tasks
 
 if TYPE_CHECKING:
-    from lightning.pytorch import LightningModule
-
     from zoo.encodings.stack import EncodingStack
     from zoo.models.transformer import Transformer
+    from zoo.tasks.task import Task
 
 
-def build_task(recipe: Recipe, vocab_size: int) -> LightningModule:
-    """The `Task` of a resolved recipe; imports torch and Lightning."""
+def build_task(recipe: Recipe, vocab_size: int) -> Task:
+    """The `Task` of a resolved recipe; imports torch."""
     section = recipe.as_dict()["task"]
     options = {key: value for key, value in section.items() if key != "name"}
     return tasks.load(section["name"])(recipe, vocab_size, **options)

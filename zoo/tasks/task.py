@@ -1,51 +1,20 @@
-"""The base of all tasks: model, optimizer and schedule, validation, logged values."""
+"""The base of all tasks: a model, its loss and its measures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-import lightning.pytorch as pl
-import torch
-from torch import Tensor
-from torch.optim import Optimizer
-from torchmetrics import Metric
+from torch import Tensor, nn
 
 from zoo.errors import MOST_SHOWN, InputError, shorten
 from zoo.models.transformer import Decoder, Encoder
-from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
-from zoo.schedules import schedule_of
 
 
-class ExactMean(Metric):
-    """The mean of losses in nats, or of right answers, as a sum and a count in float64.
-
-    NaN where there was nothing. Unlike torchmetrics' own mean it skips no NaN, and unlike its perplexity it
-    stays finite on the losses of a failed extrapolation.
-    """
-
-    full_state_update = False
-    total: Tensor
-    count: Tensor
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-
-    def update(self, values: Tensor) -> None:
-        """Add values, of any shape."""
-        self.total += values.double().sum()
-        self.count += values.numel()
-
-    def compute(self) -> Tensor:
-        return self.total / self.count
-
-
-class Task(pl.LightningModule):
+class Task:
     """A model and its objective. Subclasses give the loss of a batch and the measures of its answers.
 
     Args:
@@ -55,7 +24,6 @@ class Task(pl.LightningModule):
     Attributes:
         card: the card of the run that trained it; empty before training.
         changed: options of its encoding that were changed after training, by dotted key.
-        gradient_norm: of the current step, over all weights and before clipping; a scalar on its device.
     """
 
     name: ClassVar[str]
@@ -72,34 +40,42 @@ class Task(pl.LightningModule):
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
     def __init__(self, recipe: schema.Recipe | dict[str, Any], vocab_size: int):
-        super().__init__()
         self.recipe = recipe if isinstance(recipe, schema.Recipe) else resolve(recipe)
-        self.save_hyperparameters({"recipe": self.recipe.as_dict(), "vocab_size": vocab_size})
+        self.vocab_size = vocab_size
         kind = Decoder if self.recipe.model.kind == "decoder" else Encoder
         length, seed = self.recipe.data.sequence_length, self.recipe.seed
         self.model = kind(self.recipe.model, vocab_size, length, self.head, seed)
-        self.means = torch.nn.ModuleDict({name: ExactMean() for name in self.validated})
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
-        self.gradient_norm = torch.tensor(math.nan)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What makes it again: `hyper_parameters` of a checkpoint."""
+        return {"recipe": self.recipe.as_dict(), "vocab_size": self.vocab_size}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its weights, by their names in a checkpoint."""
+        return self.model.state_dict(prefix="model.")
 
     def restore(self, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
         """Take weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
         begin = f"{where}: " if where else ""
         try:
-            self.load_state_dict(weights)
+            nn.ModuleDict({"model": self.model}).load_state_dict(weights)
         except RuntimeError as error:
             faults = "; ".join(line.strip() for line in str(error).splitlines()[1:])
             message = f"{begin}its weights do not fit its recipe: {shorten(faults, MOST_SHOWN)}"
             raise InputError(message) from error
         # A buffer may hold infinities: a mask is made of them.
-        wrong = [name for name, value in self.named_parameters() if not value.isfinite().all()]
+        wrong = [name for name, value in self.model.named_parameters("model") if not value.isfinite().all()]
         if wrong:
             why = "training had failed when it was written; an earlier one may be usable"
             raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.model(tokens)
+    def eval(self) -> Self:
+        """Puts the model into evaluation mode."""
+        self.model.eval()
+        return self
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         """The mean loss of a batch, in nats."""
@@ -115,44 +91,6 @@ class Task(pl.LightningModule):
         NaN where a measure does not apply to an example. Only for tasks that have an answer.
         """
         raise NotImplementedError
-
-    def on_train_start(self) -> None:
-        # A checkpoint holds the rate of its next step by the max_steps of that time.
-        schedule = self.lr_schedulers()
-        groups = zip(schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
-        for group, lr, factor in groups:
-            group["lr"] = lr * factor(schedule.last_epoch)
-
-    def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
-        return self.loss(batch)
-
-    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
-        for name, values in self.validate(batch).items():
-            self.means[name].update(values)
-            self.log(f"val/{name}", self.means[name], on_step=False, on_epoch=True, logger=False)
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip as Lightning does, and keep the norm."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
-            self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
-        else:
-            gradients = [p.grad for p in parameters if p.grad is not None]
-            self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
-            if gradient_clip_val:
-                torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        config = self.recipe.optimizer
-        optimizer = build_optimizer(config, self.model, self.recipe.trainer.precision)
-        factor = schedule_of(config, self.recipe.trainer.max_steps)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def split_by_length(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:

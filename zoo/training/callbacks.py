@@ -18,8 +18,8 @@ from tqdm import tqdm
 from zoo.console import progress_bar
 from zoo.memory import peak_memory_mb
 from zoo.seeds import seed_of
-from zoo.tasks.task import Task
 from zoo.training.checkpoints import is_between_steps
+from zoo.training.module import TaskModule
 
 
 class SeededSteps(Callback):
@@ -31,7 +31,7 @@ class SeededSteps(Callback):
     """
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, module: Task, batch: dict[str, Tensor], index: int
+        self, trainer: pl.Trainer, module: TaskModule, batch: dict[str, Tensor], index: int
     ) -> None:
         done = trainer.fit_loop.total_batch_idx + 1
         seed = seed_of(module.recipe.seed, "step", done, trainer.global_rank)
@@ -60,10 +60,10 @@ class StepLog(Callback):
         self.began = self.paused = 0.0
         self.began_at = 0
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.began, self.began_at = time.perf_counter(), trainer.global_step
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: Task, checkpoint: dict) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: TaskModule, checkpoint: dict) -> None:
         # Between two rows of the log: the next one is the mean over these too, in a resumed run as well.
         if self.losses:
             own = torch.stack(self.losses)
@@ -74,7 +74,7 @@ class StepLog(Callback):
             parts = trainer.accumulate_grad_batches
             checkpoint[LOSSES] = {"losses": torch.stack(losses).cpu(), "accumulate": parts}
 
-    def on_load_checkpoint(self, trainer: pl.Trainer, module: Task, checkpoint: dict) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: TaskModule, checkpoint: dict) -> None:
         state = checkpoint.get(LOSSES)
         # With other devices or other parts, the next losses have another shape.
         shape = trainer.world_size, trainer.accumulate_grad_batches
@@ -82,11 +82,11 @@ class StepLog(Callback):
             # The model, and `module.device` with it, is moved later.
             self.losses = [*state["losses"][trainer.global_rank].to(trainer.strategy.root_device)]
 
-    def on_before_optimizer_step(self, trainer: pl.Trainer, module: Task, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(self, trainer: pl.Trainer, module: TaskModule, optimizer: Optimizer) -> None:
         # Once the step is over, the schedule has set that of the next one.
         self.lr = float(optimizer.param_groups[0]["lr"])
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         self.losses.append(outputs["loss"].detach())
         step = trainer.global_step
         due = step % trainer.log_every_n_steps == 0 or step == trainer.max_steps
@@ -108,10 +108,10 @@ class StepLog(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
 
-    def on_validation_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.paused = time.perf_counter()
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         # Validation is not training time.
         self.began += time.perf_counter() - self.paused
         if trainer.sanity_checking:
@@ -138,14 +138,14 @@ class StepBar(ProgressBar):
     def enable(self) -> None:
         self.enabled = True
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         super().on_train_start(trainer, module)
         # Lightning disables the bars of all processes but the first.
         if self.enabled:
             name = f"{module.recipe.name}{': compiling' if module.recipe.compile else ''}"
             self.bar = progress_bar(trainer.max_steps, name, "step", initial=trainer.global_step)
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         now, step = time.time(), trainer.global_step
         if self.bar is None or (self.times and step == self.times[-1][1]):
             return
@@ -162,10 +162,10 @@ class StepBar(ProgressBar):
             self.bar.set_postfix(shown, refresh=False)
         self.bar.update(step - self.bar.n)
 
-    def on_train_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self._close()
 
-    def on_exception(self, trainer: pl.Trainer, module: Task, exception: BaseException) -> None:
+    def on_exception(self, trainer: pl.Trainer, module: TaskModule, exception: BaseException) -> None:
         self._close()
 
     def _close(self) -> None:

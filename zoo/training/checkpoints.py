@@ -17,7 +17,7 @@ from zoo.files import atomic_file
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import BEST, LAST, kept_checkpoint
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 if TYPE_CHECKING:
     from zoo.training.run import TrainingRun
@@ -66,10 +66,10 @@ class BestCheckpoint(Checkpoint):
     def state_key(self) -> str:
         return "best"
 
-    def setup(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
+    def setup(self, trainer: pl.Trainer, module: TaskModule, stage: str) -> None:
         self.present = trainer.strategy.broadcast((self.run.folder / BEST).exists())
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         loss = float(trainer.callback_metrics.get("val/loss", math.nan))
         # NaN is never below. All processes save, or none.
         if not trainer.sanity_checking and trainer.strategy.reduce_boolean_decision(loss < self.loss):
@@ -99,25 +99,25 @@ class LastCheckpoint(Checkpoint):
         self.run, self.stops = run, stops
         self.every, self.kept = config.every_n_steps, config.keep_every_n_steps or math.inf
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.run.saved_at = trainer.global_step
         self._write_card(trainer)
         self._keep(trainer)  # a killed run may have saved this step, and not kept it
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         # Saved here and not after the last step: Lightning would then take the epoch for finished.
         if self._is_due(trainer) and not _is_validated_next(trainer):
             self._save(trainer)
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         if not trainer.sanity_checking and self._is_due(trainer):
             self._save(trainer)
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: Task, checkpoint: dict) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: TaskModule, checkpoint: dict) -> None:
         self._update_card(trainer)
         checkpoint["zoo_card"] = dict(self.run.card)
 
-    def on_load_checkpoint(self, trainer: pl.Trainer, module: Task, checkpoint: dict) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: TaskModule, checkpoint: dict) -> None:
         recount(checkpoint["loops"]["fit_loop"], trainer.accumulate_grad_batches)
 
     def _is_due(self, trainer: pl.Trainer) -> bool:

@@ -11,6 +11,7 @@ from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe
 from zoo.training.finish import finish, opening
+from zoo.training.module import TaskModule
 from zoo.training.run import Resume, TrainingRun, find_start
 from zoo.training.run_status import RunStatus
 from zoo.training.trainer import DataModule, hide_library_messages, make_trainer
@@ -46,7 +47,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Trai
         if run.recipe.compile:
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging
         with freed_memory_kept():
-            trainer.fit(task, DataModule(source), ckpt_path=run.checkpoint, weights_only=True)
+            trainer.fit(TaskModule(task), DataModule(source), ckpt_path=run.checkpoint, weights_only=True)
         status.trained()
         if not run.saved_at:
             raise RunError("no step was trained: trainer.max_time is too short")

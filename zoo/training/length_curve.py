@@ -14,8 +14,8 @@ from lightning.pytorch.callbacks import Callback
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.protocol import Execution, LengthPlan, build_protocol
 from zoo.launch.team import alone
-from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
+from zoo.training.module import TaskModule
 
 
 class LengthCurve(Callback):
@@ -31,27 +31,27 @@ class LengthCurve(Callback):
         self.step = 0
         self.plans: list[LengthPlan] = []
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.step = trainer.global_step
         config = module.recipe.evaluate
         lengths = sorted(set(config.during.lengths or config.lengths or [module.recipe.data.sequence_length]))
         few = {"max_tokens": max(config.during.max_tokens, *lengths), "samples": config.during.samples}
         # Shares the weights.
-        self.view = copy.copy(module)
+        self.view = copy.copy(module.task)
         self.view.recipe = module.recipe.model_copy(update={"evaluate": config.model_copy(update=few)})
-        self.view.eval()  # some encodings have another end while they are trained
+        self.view.model.eval()  # some encodings have another end while they are trained
         plans = build_protocol(config.protocols[0], self.view.recipe.evaluate).plan(
             self.view, self.source, lengths
         )
         module.train()
         self.plans = [plan for plan in plans[0].lengths if plan.score]
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         step = trainer.global_step
         if step == self.step or step % module.recipe.evaluate.during.every_n_steps:
             return
         self.step, began = step, time.perf_counter()
-        self.view.eval()
+        self.view.model.eval()
         # Not in inference mode: an encoding may keep a table for the next training step.
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             values = dict(self._scores(module.device))

@@ -14,8 +14,8 @@ from torch import Tensor
 from zoo.console import command
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
-from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
+from zoo.training.module import TaskModule
 from zoo.training.run import TrainingRun
 
 
@@ -35,10 +35,10 @@ class NanGuard(Callback):
         self.losses: list[Tensor] = []  # of the parts of the step in hand
         self.last = torch.zeros(2)  # loss and gradient norm of the last step, on the device
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.step = trainer.global_step
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         self.losses.append(outputs["loss"].detach())
         step = trainer.global_step
         if step == self.step:
@@ -49,12 +49,12 @@ class NanGuard(Callback):
         if is_logged or module.device.type == "cpu":
             self._check(trainer, module)
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: Task, checkpoint: dict) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: TaskModule, checkpoint: dict) -> None:
         states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
         moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
         self._check(trainer, module, [*(one.detach() for one in module.parameters()), *moments])
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         loss = trainer.callback_metrics.get("val/loss")
         if loss is None or trainer.sanity_checking or not trainer.is_global_zero or math.isfinite(loss):
             return
@@ -62,7 +62,7 @@ class NanGuard(Callback):
         step = trainer.global_step
         print(f"the validation loss is {float(loss)} at step {step}; no best.ckpt is kept of it", flush=True)
 
-    def _check(self, trainer: pl.Trainer, module: Task, saved: Iterable[Tensor] = ()) -> None:
+    def _check(self, trainer: pl.Trainer, module: TaskModule, saved: Iterable[Tensor] = ()) -> None:
         """A collective: every process calls it at the same step. `saved` is what a checkpoint will hold."""
         # A gradient scaler skips a step whose gradient is not finite, and scales less from then on.
         checked = self.last if _scaler(trainer) is None else self.last[:1]
@@ -70,7 +70,7 @@ class NanGuard(Callback):
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
-    def _fail(self, trainer: pl.Trainer, module: Task) -> None:
+    def _fail(self, trainer: pl.Trainer, module: TaskModule) -> None:
         """A collective: every process calls it at the same step, and their losses may differ."""
         strategy = trainer.strategy
         loss, norm = strategy.reduce(self.last.to(strategy.root_device), reduce_op="mean").tolist()

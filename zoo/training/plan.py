@@ -1,4 +1,4 @@
-"""The size of a training before it starts: parameters, tokens, epochs, memory."""
+"""The size of a training before it starts: parameters, tokens, epochs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ from zoo.models.transformer import FeedForward
 from zoo.recipe import Recipe
 from zoo.tasks import build_encoding, build_task
 from zoo.training.auto import choose_auto
-
-ACTIVATION_BYTES = 34
-"""Kept for the backward pass in 16 bits, for each token, layer and unit of d_model, attention scores apart:
-Korthikanti et al. 2022 (arXiv:2205.05198), equation 2."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +91,6 @@ class Plan:
         share = f"{100 * self.validation_share:.2g} % of the compute"
         return f"validation: {short(self.valid_tokens)} tokens, {times}, {share}"
 
-    def memory(self) -> tuple[float, float]:
-        """Bytes on each device of weights, gradients and two moments; of activations."""
-        model, trainer = self.recipe.model, self.recipe.trainer
-        width = {"64-true": 8, "16-true": 2, "bf16-true": 2}.get(trainer.precision, 4)
-        state = 4 * width * self.parameters
-        computed = 2 if "16" in trainer.precision else width
-        tokens = self.sequences * self.recipe.data.sequence_length
-        blocks = model.num_layers * ACTIVATION_BYTES
-        if model.gradient_checkpointing:  # the input of each block, and all of one
-            blocks = model.num_layers * 2 + ACTIVATION_BYTES
-        return state, tokens * model.d_model * blocks * computed / 2
-
     def size_text(self) -> str:
         """`5.7 M tokens`, and the epochs where they are known."""
         return f"{short(self.tokens)} tokens" + (f", {self.epochs:.3g} epochs" if self.epochs else "")
@@ -122,7 +106,6 @@ class Plan:
     def lines(self) -> list[str]:
         """All numbers as text."""
         data = self.recipe.data
-        state, activations = self.memory()
         embedding = f"embedding {short(self.embedding)}" if self.vocab_size else "without the embedding"
         return [
             f"parameters: {short(self.parameters)} ({embedding}, encoding {short(self.encoding)}); d_ff "
@@ -131,8 +114,6 @@ class Plan:
             self.validation_text(),
             f"sequences: {data.batch_size} of {data.sequence_length} tokens per step, {self.sequences:g} at "
             f"a time on {self.devices} device{'s' * (self.devices > 1)}",
-            f"memory of a device: about {short(state + activations)}B (weights, gradients and moments "
-            f"{short(state)}B, activations {short(activations)}B), without logits, scores and biases",
             *self.warnings(),
         ]
 

@@ -22,9 +22,9 @@ from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process, may_set_handlers
 from zoo.runs.folder import RECIPE
-from zoo.tasks.task import Task
 from zoo.training.checkpoints import is_between_steps
 from zoo.training.loggers import logging_fault
+from zoo.training.module import TaskModule
 from zoo.training.run import TrainingRun
 
 # Requests to a process; of several processes the largest counts.
@@ -84,11 +84,11 @@ class RunStatus(Callback):
             raise KeyboardInterrupt
         self.is_trained = True
 
-    def setup(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
+    def setup(self, trainer: pl.Trainer, module: TaskModule, stage: str) -> None:
         # The first process has chosen the folder; the others learn of it here.
         self.run.folder = trainer.strategy.broadcast(self.run.folder)
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.step = trainer.global_step
         if trainer.world_size > 1:
             # On the CPU: does not wait for GPUs.
@@ -98,17 +98,17 @@ class RunStatus(Callback):
                     signal.signal(number, self._handle)
         self.training = True
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: TaskModule, outputs: Any, *_: Any) -> None:
         is_step = trainer.global_step > self.step  # half of an accumulated step cannot be saved
         self.step = trainer.global_step
         if is_step:
             self._agree()
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         if self.training and not trainer.sanity_checking and is_between_steps(trainer):
             self._agree()
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: Task, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, module: TaskModule, *_: Any) -> None:
         # Here and not at the end of the last batch, so that a validation of the same step still happens.
         if self.due:
             if self.group is not None:
@@ -116,10 +116,10 @@ class RunStatus(Callback):
                 dist.barrier(self.group)
             raise Stopped
 
-    def on_train_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_end(self, trainer: pl.Trainer, module: TaskModule) -> None:
         self.training = False
 
-    def on_exception(self, trainer: pl.Trainer, module: Task, exception: BaseException) -> None:
+    def on_exception(self, trainer: pl.Trainer, module: TaskModule, exception: BaseException) -> None:
         self.training = False
         self._ignore_signals()
 

@@ -12,7 +12,12 @@ OTHERS = {
     "copy": [{"num_symbols": 2}],
     "reverse": [{"num_symbols": 3}],
     "sort": [{"num_symbols": 5}],
-    "addition": [{"order": "reversed"}],
+    "addition": [
+        {"order": "reversed"},
+        {"order": "all_reversed", "index_hints": 7},
+        {"index_hints": 40},
+        {"order": "reversed", "index_hints": 40},
+    ],
     "flip_flop": [
         {"ignore_probability": 0.1},
         {"ignore_probability": 0.98, "num_symbols": 5},

@@ -5,6 +5,7 @@ Solvers read the tokens of a prompt: 1 begins it, 2 ends it, symbol s is token s
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 from zoo.data.draws import Chance, Draws
 
@@ -24,11 +25,27 @@ def sort(question, **_):
     return [number for number in range(max(question) + 1) for _ in range(counts[number])]
 
 
-def addition(question, order="standard", **_):
-    one, two = "".join("+" if symbol == 10 else str(symbol) for symbol in question).split("+")
+def addition(question, order="standard", index_hints=0, **_):
+    text = "".join(
+        "+" if symbol == 10 else chr(65 + symbol) if symbol > 10 else str(symbol) for symbol in question
+    )
+    one, two = re.sub("[^0-9+]", "", text).split("+")
     assert len(one) == len(two)
-    total = str(int(one) + int(two)).zfill(len(one) + 1)
-    return [int(digit) for digit in (total if order == "standard" else reversed(total))]
+    if order == "all_reversed":
+        one, two = one[::-1], two[::-1]
+    total = [int(digit) for digit in str(int(one) + int(two)).zfill(len(one) + 1)]
+    answer = total if order == "standard" else total[::-1]
+    if not index_hints:
+        return answer
+    first, second = (re.sub("[0-9]", "", part) for part in text.split("+"))
+    hints = [ord(hint) - 65 - 11 for hint in first]
+    assert first == second
+    step = 1 if order == "all_reversed" else -1
+    assert all((later - hint) % index_hints == step % index_hints for hint, later in pairwise(hints))
+    ones = hints[0 if order == "all_reversed" else -1]
+    places = range(len(answer)) if order != "standard" else reversed(range(len(answer)))
+    return [symbol for place, digit in zip(places, answer, strict=True)
+            for symbol in (11 + (ones + place) % index_hints, digit)]  # fmt: skip
 
 
 def parity(question, **_):

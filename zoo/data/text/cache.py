@@ -36,7 +36,7 @@ META = "meta.json"
 @dataclass(frozen=True)
 class TokenCache:
     """An opened cache folder. `corpus`, a hash of all documents, and `tokenizer.fingerprint` identify it.
-    `text_bytes` is the size of its text; None where it was not recorded. `about` is a line for the user."""
+    `about` is a line for the user."""
 
     folder: Path
     corpus: str
@@ -44,7 +44,6 @@ class TokenCache:
     units: TextUnits
     streams: dict[str, TokenStream]
     split: str | None
-    text_bytes: int | None
     about: str = ""
 
 
@@ -125,13 +124,12 @@ def _build(
                 tokenizer = learn(_watched(corpus.documents("train"), bar), vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
-        digest, new, size, began = hashlib.sha256(), 0, corpus.size(), time.perf_counter()
-        with byte_bar(f"tokenizing {corpus.name}", size) as bar:
+        digest, new, began = hashlib.sha256(), 0, time.perf_counter()
+        with byte_bar(f"tokenizing {corpus.name}", corpus.size()) as bar:
             for split in SPLITS:
                 digest.update(f"split {split}\n".encode())
                 documents = _watched(corpus.documents(split), bar, digest)
                 new += write_split(documents, tokenizer, units, part / split)
-            size = int(bar.n) or None  # a bar that is not shown does not count
         seconds = time.perf_counter() - began
         if is_first_process():
             rate = f"{new / seconds:,.0f} tokens per second"
@@ -139,15 +137,11 @@ def _build(
         if open_corpus().identity != corpus.identity:
             raise InputError(f"the text of {corpus.name} changed while it was read; run again")
         meta = {
-            "format": FORMAT,
             "name": corpus.name,
             "corpus": digest.hexdigest(),
-            "tokenizer": tokenizer.fingerprint,
-            "tokenizers": tokenizers.__version__,
             "vocab_size": tokenizer.vocab_size,
             "newline_is_word": corpus.newline_is_word,
             "split": corpus.split(),
-            "text_bytes": size,
         }
         write_meta(part, meta)
 
@@ -183,5 +177,4 @@ def read(folder: Path) -> TokenCache:
     tokenizer = TextTokenizer.load(folder / TOKENIZER)
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split, tokenizer.vocab_size) for split in SPLITS}
-    size = meta.get("text_bytes")
-    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"], size)
+    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"])
