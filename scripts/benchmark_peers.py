@@ -5,7 +5,6 @@
     python scripts/benchmark_peers.py --size medium --only rope,alibi --modes default,bf16
     python scripts/benchmark_peers.py --only 'HF*,zoo' --rounds 15 --out /tmp/peers
     python scripts/benchmark_peers.py --device cuda               a decoder of 124 M parameters, to 32k tokens
-    python scripts/benchmark_peers.py --section start             what a command takes before its first step
 
 A side is a decoder of the same width, depth, heads, vocabulary and tied head, trained with AdamW and
 clipping at 1.0 on random tokens: the zoo by `zoo fit` as it is, with Lightning and its callbacks; Hugging
@@ -27,34 +26,21 @@ import argparse
 import fnmatch
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import torch
 
-from peers.bare import Size
+from peers.bare import SIZES, matrix_rate, products
 from peers.libraries import BUILDERS
 from peers.sides import MODES, Running, Side
 from peers.tables import END, Row, all_rows, into_readme, machine, quartiles, summary, verdicts
 from zoo.console import progress_bar
 from zoo.files import atomic_write
 
-ROOT = Path(__file__).parents[1]
-OUT = ROOT / "scripts" / "results" / "peers"
-SIZES = {
-    "tiny": Size(32, 2, 2, 16, 64, 2),
-    "small": Size(128, 4, 4, 128, 4096, 16),
-    "medium": Size(256, 6, 8, 512, 8192, 4),
-    "124M": Size(768, 12, 12, 1024, 50304, 16),
-    "124M-8k": Size(768, 12, 12, 8192, 50304, 2),
-    "124M-32k": Size(768, 12, 12, 32768, 50304, 1),
-}
-"""The tiny one is for tests, the last three are for a GPU."""
+OUT = Path(__file__).parent / "results" / "peers"
 ENCODINGS = (
     "none", "sinusoidal", "learned", "rope", "alibi", "sandwich", "t5", "kerple", "dpb", "fire", "fox",
 )  # fmt: skip
@@ -91,30 +77,6 @@ def groups(sides: Sequence[Side]) -> Iterator[list[Side]]:
         own = [side for side in sides if side.encoding == encoding]
         for start in range(0, len(own), AT_ONCE):
             yield own[start : start + AT_ONCE]
-
-
-def products(size: Size) -> float:
-    """Operations of the matrix products in a step of the bare loop."""
-    matrices = size.layers * 12 * size.width**2 + size.vocabulary * size.width
-    attention = size.layers * 2 * size.length * size.width / 2
-    return 6 * size.batch * size.length * (matrices + attention)
-
-
-def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Operations per second of the fastest of some large products, on a CPU of such up to 0.1 s."""
-    n, on_gpu = 8192 if device.type == "cuda" else 256, device.type == "cuda"
-    while True:
-        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        seconds = []
-        for _ in range(6 if on_gpu else 3):
-            start = time.perf_counter()
-            a @ b
-            if on_gpu:
-                torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - start)
-        if n >= 2048 or min(seconds) > 0.01:
-            return 2 * n**3 / min(seconds)
-        n *= 2
 
 
 def measure(sides: Sequence[Side], name: str, options: argparse.Namespace) -> Iterator[Row]:
@@ -204,50 +166,6 @@ def training(options: argparse.Namespace) -> None:
     print(f"{text}\nwritten: {options.out}.json, .md")
 
 
-def start(options: argparse.Namespace) -> None:
-    """Print the wall time of commands, and of a training up to its first step, median of the rounds."""
-    wrong = [
-        "fit",
-        "--recipe",
-        str(ROOT / "recipes" / "alibi_maxindex.yaml"),
-        "--set",
-        "model.encoding=alibbi",
-    ]
-    commands = {"--help": ["--help"], "list encodings": ["list", "encodings"], "a recipe error": wrong}
-    for name, arguments in commands.items():
-        command, seconds = [sys.executable, "-m", "zoo", *arguments], []
-        for _ in range(options.rounds + 1):
-            began = time.perf_counter()
-            done = subprocess.run(command, cwd=ROOT, capture_output=True)
-            seconds.append(time.perf_counter() - began)
-            if done.returncode not in (0, 2):
-                raise SystemExit(done.stderr.decode())
-        low, median, high = quartiles(seconds[1:])
-        print(f"{name}: {median:.2f} s ({low:.2f} – {high:.2f})")
-    with tempfile.TemporaryDirectory() as folder:
-        seconds = [first_step(Path(folder), number) for number in range(options.rounds + 1)]
-    low, median, high = quartiles(seconds[1:])
-    print(f"the first step, of a corpus in the cache: {median:.2f} s ({low:.2f} – {high:.2f})")
-
-
-def first_step(folder: Path, number: int) -> float:
-    """Seconds from the command to the first row of its log; the first of all makes the cache."""
-    out = folder / str(number)
-    sets = [f"data.cache={folder / 'cache'}", "trainer.log_every_n_steps=1", "trainer.accelerator=cpu"]
-    command = [sys.executable, "-m", "zoo", "fit", "--recipe", str(ROOT / "recipes" / "alibi_sample.yaml")]
-    command += ["--out", str(out), *(part for one in sets for part in ("--set", one))]
-    began = time.perf_counter()
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        log = out / "metrics.csv"
-        while not (log.is_file() and log.read_bytes().count(b"\n") > 1):
-            if process.poll() is not None:
-                raise SystemExit(f"{' '.join(command)} ended before its first step")
-            time.sleep(0.01)
-        seconds = time.perf_counter() - began
-        process.kill()
-    return seconds
-
-
 def arguments() -> argparse.ArgumentParser:
     def names(text: str) -> list[str]:
         return [name for name in text.split(",") if name]
@@ -256,7 +174,6 @@ def arguments() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--section", choices=("training", "start"), default="training", help="default: %(default)s")
     add("--size", help=f"both (default on a CPU), or of {', '.join(SIZES)}, separated by commas")
     add("--only", type=names, metavar="A,B", help="encodings, libraries or sides; * for any letters")
     add("--modes", type=names, metavar="A,B", help=f"of {', '.join(MODES)} (default: all)")
@@ -294,7 +211,7 @@ def main(given: list[str] | None = None) -> None:
         parser.error("--device cuda: there is no GPU here")
     if options.readme and END not in options.readme.read_text(encoding="utf-8"):
         parser.error(f"{options.readme} has no line {END.strip()}")
-    {"training": training, "start": start}[options.section](options)
+    training(options)
 
 
 if __name__ == "__main__":

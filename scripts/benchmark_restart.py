@@ -84,8 +84,8 @@ def move_on(checkpoint: Path, by: int) -> None:
 def measured(arguments: list[str]) -> None:
     """Run `zoo` in this process to the end of its first step, and print how long each part took."""
     times = [time.time()]
-    from zoo.tasks.task import Task
     from zoo.training import fit as training
+    from zoo.training.module import TaskModule
 
     times.append(time.time())
 
@@ -108,9 +108,9 @@ def measured(arguments: list[str]) -> None:
 
     timed(training, "open_data")
     timed(training, "make_trainer")
-    timed(Task, "on_train_start")
-    timed(Task, "on_train_batch_start")
-    timed(Task, "on_train_batch_end", last=True)
+    timed(TaskModule, "on_train_start")
+    timed(TaskModule, "on_train_batch_start")
+    timed(TaskModule, "on_train_batch_end", last=True)
     from zoo import cli
 
     sys.exit(cli.main(arguments))

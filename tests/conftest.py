@@ -219,7 +219,7 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def zoo_command(here, mapping):
+def zoo_command(here, mapping, request):
     """Run `python -m zoo ...` in the working directory, where NAME.yaml holds the recipe of each kind."""
     for kind in ("max_index", "text", "masked"):
         made = {key: value for key, value in mapping(kind).items() if key != "name"}
@@ -227,7 +227,8 @@ def zoo_command(here, mapping):
 
     def run(*arguments, launcher=("-m", "zoo")):
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
-        environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment |= {} if "gpu" in request.node.keywords else {"CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, *launcher, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 

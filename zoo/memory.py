@@ -48,8 +48,7 @@ def freed_memory_kept() -> Iterator[None]:
     """Let glibc keep large freed blocks during the block of code, and return them at its end.
 
     Otherwise the activations of every step are mapped, zeroed page by page and unmapped again: a fifth of a
-    training step on two cores (`scripts/benchmark_step.py --allocator`), and two thirds of an evaluation with
-    tables of scores. Does nothing with another C library.
+    training step on two cores, and two thirds of an evaluation with tables of scores. Other C libraries stay.
     """
     try:
         libc = ctypes.CDLL(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -29,6 +30,17 @@ class Size:
             f"width {self.width}, {self.layers} layers, {self.heads} heads, length {self.length}, vocabulary "
             f"{self.vocabulary}, batch {self.batch}"
         )
+
+
+SIZES = {
+    "tiny": Size(32, 2, 2, 16, 64, 2),
+    "small": Size(128, 4, 4, 128, 4096, 16),
+    "medium": Size(256, 6, 8, 512, 8192, 4),
+    "124M": Size(768, 12, 12, 1024, 50304, 16),
+    "124M-8k": Size(768, 12, 12, 8192, 50304, 2),
+    "124M-32k": Size(768, 12, 12, 32768, 50304, 1),
+}
+"""The tiny one is for tests, the last three are for a GPU."""
 
 
 class Block(nn.Module):
@@ -74,3 +86,34 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         yield loss
+
+
+def random_tokens(size: Size, device: torch.device) -> Iterator[Tensor]:
+    """Batches of tokens [B,T+1]."""
+    generator = torch.Generator().manual_seed(1)
+    while True:
+        yield torch.randint(size.vocabulary, (size.batch, size.length + 1), generator=generator).to(device)
+
+
+def products(size: Size) -> float:
+    """Operations of the matrix products in a step of the bare loop."""
+    matrices = size.layers * 12 * size.width**2 + size.vocabulary * size.width
+    attention = size.layers * 2 * size.length * size.width / 2
+    return 6 * size.batch * size.length * (matrices + attention)
+
+
+def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Operations per second of the fastest of some large products, on a CPU of such up to 0.1 s."""
+    n, on_gpu = 8192 if device.type == "cuda" else 256, device.type == "cuda"
+    while True:
+        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+        seconds = []
+        for _ in range(6 if on_gpu else 3):
+            start = time.perf_counter()
+            a @ b
+            if on_gpu:
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+        if n >= 2048 or min(seconds) > 0.01:
+            return 2 * n**3 / min(seconds)
+        n *= 2

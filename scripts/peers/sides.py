@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from peers.bare import Size, train
+from peers.bare import Size, random_tokens, train
 from peers.libraries import BUILDERS
 from zoo.data import Dataset
 from zoo.data.blocks import Batched
@@ -100,13 +100,6 @@ class Turns:
             if steps := self.pipe.recv():
                 return steps
         os._exit(0)  # `fit` would save and evaluate
-
-
-def random_tokens(size: Size, device: torch.device) -> Iterator[Tensor]:
-    """Batches of tokens [B,T+1]."""
-    generator = torch.Generator().manual_seed(1)
-    while True:
-        yield torch.randint(size.vocabulary, (size.batch, size.length + 1), generator=generator).to(device)
 
 
 def loop(side: Side, size: Size, turns: Turns) -> None:

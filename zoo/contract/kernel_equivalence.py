@@ -74,7 +74,7 @@ def kernels_agree(subject: Subject) -> Iterator[Outcome]:
     for kernel, name in [*(("auto", name) for name in names), ("sdpa", "window and padding")]:
         (model, actual), (exact, expected) = _in_layout(subject, kernel, name)
         yield within(farthest(actual, expected), 2 * EQUAL, f"{kernel}, {name}:")
-        weight = torch.randn(expected.shape)
+        weight = torch.randn_like(expected)
         for out in (actual, expected):
             (out * weight).mean().backward()
         pairs = [
