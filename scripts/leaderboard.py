@@ -88,7 +88,7 @@ def board_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
     tables = {"summary": boards.summary(), "values": wide_table(boards)}
     drawn = {"decoder": {}, "encoder": {}}
     for one in (one for one in boards.found if not one.is_task):
-        unit = f"{'bits per byte' if one.kind == 'decoder' else 'nats'} beyond 1x, above the first"
+        unit = f"{'bits per byte' if one.kind == 'decoder' else 'nats'} above the first (less is better)"
         title = f"Decoders on {one.title}" if one.kind == "decoder" else one.title
         drawn[one.kind][title] = board(one.ranking, unit)
         tables[f"{one.title}-board"] = boards.text_table(one)

@@ -2,7 +2,7 @@
 
     zoo sweep scripts/studies/[0-9]*.yaml --store scripts/results --list
     zoo sweep scripts/studies/02_flip_flop.yaml --store scripts/results --limit 3 --nice
-    zoo compare scripts/results/sort.parquet                  # the stored entries of a study
+    zoo compare scripts/results/sort.parquet --force          # the stored entries of a study
 
 ZOO_DATA names the folder of the corpora. By default all is computed in float32 by the study's number of
 threads, uncompiled, so that machines with and without bfloat16 give comparable numbers; a study may say
