@@ -14,11 +14,17 @@ from zoo.contract import LAWS
 from zoo.contract.law import examine
 from zoo.contract.subject import kinds_of, subjects_of, subjects_with
 from zoo.contract.training import train_in_two
-from zoo.errors import InputError
 from zoo.recipe.encoding import check_encoding
 
 PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.py"))
 
+
+def heads(*of, **options):
+    return {"name": "heads", "of": list(of), **options}
+
+
+DYNAMIC, LONG = ({"name": "rope", "scaling": rule, "factor": 4.0} for rule in ("dynamic_ntk", "longrope"))
+INTERPOLATED = {"name": "learned", "beyond": "interpolate"}
 LISTS = [
     ["rope", "fox"],
     ["path", "fox"],
@@ -32,6 +38,11 @@ LISTS = [
     ["rope", "stick_breaking"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
+    [heads("rope", "none"), heads("none", "alibi")],
+    [heads("fox", "none"), "rope"],
+    [heads("rope", "alibi"), "entmax"],
+    [heads("sink", "none"), "rope"],
+    [INTERPOLATED, LONG],
 ]
 # Options that need another, and options without a list of values.
 OPTIONS = [
@@ -41,7 +52,18 @@ OPTIONS = [
     ),
     {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},
-    {"name": "heads", "of": ["rope", {"name": "rope", "imaginary": True}]},
+    heads("rope", {"name": "rope", "imaginary": True}),
+    heads("fire", "entmax"),
+    heads("rerope", "rerope"),
+    heads(heads("path", "path"), "path", counts=[4, 2]),
+    heads(heads("alibi", "none"), "rope", counts=[4, 2]),
+    heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
+    {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
+    {"name": "interleave", "pattern": [DYNAMIC, {"name": "randomized", "of": "alibi"}]},
+    {"name": "interleave", "pattern": [{"name": "randomized", "of": "t5"}, LONG]},
+    {"name": "dape", "of": heads("alibi", "none")},
+    *({"name": "randomized", "of": of} for of in (heads("rope", "alibi"), "t5", DYNAMIC)),
+    {"name": "shape", "of": {**INTERPOLATED, "table_length": 600}},
     {"name": "alibi", "learned": True, "form": "one_sided"},
     {"name": "rerope", "window": 3, "leak": 0.2},
     {"name": "transformer_xl", "clamp": 5},
@@ -68,7 +90,7 @@ MODELS = [
     ({"logit_scale": "log_n"}, ["rope", "t5", "cope"]),
     ({"logit_scale": "adaptive"}, ["none", "alibi", ["t5", "entmax"], "transformer_xl"]),
     ({"window": (3, None)}, ["rope", "t5", "fox", "cope", "shaw"]),
-    ({"num_kv_heads": 2, "qk_norm": True}, ["alibi", "shaw"]),
+    ({"num_kv_heads": 2, "qk_norm": True}, ["alibi", "shaw", heads("rope", "alibi", counts=[1, 5])]),
     ({"logit_scale": "log_n", "window": 5}, ["none", {"name": "alibi", "form": "one_sided"}, "fox"]),
     ({"logit_scale": "scalable_softmax", "window": (4, None)}, ["rope", "cope", "shaw"]),
     ({"logit_scale": BY_POSITION, "window": 4}, ["alibi", "transformer_xl", ["rope", "alibi"]]),
@@ -141,7 +163,13 @@ def assert_holds(subjects, laws):
     return verdicts
 
 
-@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+def in_first_kind(subject):
+    """In the first kind of model; in the other one its trial is slow."""
+    first = subject.kind == kinds_of(subject.spec)[0]
+    return pytest.param(subject, marks=() if first else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("subject", map(in_first_kind, DEFAULTS), ids=str)
 def test_all_cheap_laws_hold(subject):
     assert_holds([subject], CHEAP)
 
@@ -204,8 +232,3 @@ def test_values_that_an_encoding_refuses_are_left_out():
     reasons = {str(subject): reason for subject, reason in refused}
     assert "it is for yarn" in reasons["rope truncate=False decoder"]
     assert "factor" in reasons["rope scaling=yarn decoder"]
-
-
-def test_two_rotary_encodings_in_a_list_are_refused():
-    with pytest.raises(InputError, match="cannot be combined"):
-        _ = subjects_with(["rope", {"name": "rope", "layout": "interleaved"}])[0].stack
