@@ -126,6 +126,15 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
         assert recipe.name == "small" and named["resume"] == resume, words
 
 
+def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt("stopped at step 7")
+
+    verbs.training.fit = interrupted
+    assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
+    assert capsys.readouterr().err == "stopped at step 7\n"
+
+
 @pytest.mark.parametrize("verb, number", [("fit", signal.SIGTERM), ("evaluate", signal.SIGINT)])
 def test_sigterm_is_ctrl_c_and_handlers_are_restored(workplace, verbs, capsys, verb, number):
     def interrupted(*given, **named):
