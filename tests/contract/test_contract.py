@@ -18,13 +18,6 @@ from zoo.recipe.encoding import check_encoding
 
 PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.py"))
 
-
-def heads(*of, **options):
-    return {"name": "heads", "of": list(of), **options}
-
-
-DYNAMIC, LONG = ({"name": "rope", "scaling": rule, "factor": 4.0} for rule in ("dynamic_ntk", "longrope"))
-INTERPOLATED = {"name": "learned", "beyond": "interpolate"}
 LISTS = [
     ["rope", "fox"],
     ["path", "fox"],
@@ -38,11 +31,6 @@ LISTS = [
     ["rope", "stick_breaking"],
     ["t5", "shaw"],
     ["sinusoidal", {"name": "shaken", "of": "rope"}],
-    [heads("rope", "none"), heads("none", "alibi")],
-    [heads("fox", "none"), "rope"],
-    [heads("rope", "alibi"), "entmax"],
-    [heads("sink", "none"), "rope"],
-    [INTERPOLATED, LONG],
 ]
 # Options that need another, and options without a list of values.
 OPTIONS = [
@@ -52,18 +40,7 @@ OPTIONS = [
     ),
     {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},
-    heads("rope", {"name": "rope", "imaginary": True}),
-    heads("fire", "entmax"),
-    heads("rerope", "rerope"),
-    heads(heads("path", "path"), "path", counts=[4, 2]),
-    heads(heads("alibi", "none"), "rope", counts=[4, 2]),
-    heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
-    {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
-    {"name": "interleave", "pattern": [DYNAMIC, {"name": "randomized", "of": "alibi"}]},
-    {"name": "interleave", "pattern": [{"name": "randomized", "of": "t5"}, LONG]},
-    {"name": "dape", "of": heads("alibi", "none")},
-    *({"name": "randomized", "of": of} for of in (heads("rope", "alibi"), "t5", DYNAMIC)),
-    {"name": "shape", "of": {**INTERPOLATED, "table_length": 600}},
+    {"name": "heads", "of": ["rope", {"name": "rope", "imaginary": True}]},
     {"name": "alibi", "learned": True, "form": "one_sided"},
     {"name": "rerope", "window": 3, "leak": 0.2},
     {"name": "transformer_xl", "clamp": 5},
@@ -90,7 +67,7 @@ MODELS = [
     ({"logit_scale": "log_n"}, ["rope", "t5", "cope"]),
     ({"logit_scale": "adaptive"}, ["none", "alibi", ["t5", "entmax"], "transformer_xl"]),
     ({"window": (3, None)}, ["rope", "t5", "fox", "cope", "shaw"]),
-    ({"num_kv_heads": 2, "qk_norm": True}, ["alibi", "shaw", heads("rope", "alibi", counts=[1, 5])]),
+    ({"num_kv_heads": 2, "qk_norm": True}, ["alibi", "shaw"]),
     ({"logit_scale": "log_n", "window": 5}, ["none", {"name": "alibi", "form": "one_sided"}, "fox"]),
     ({"logit_scale": "scalable_softmax", "window": (4, None)}, ["rope", "cope", "shaw"]),
     ({"logit_scale": BY_POSITION, "window": 4}, ["alibi", "transformer_xl", ["rope", "alibi"]]),

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from zoo.contract import LAWS
+from zoo.contract.subject import subjects_with
 from zoo.encodings.base import positions_by_document
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import build_encoding
@@ -93,6 +95,34 @@ def test_sums_over_tokens_keep_their_digits_in_a_window_of_many_documents(name, 
         alone = terms_of(features[:, -size:], None)
     for term, expected in zip(got, alone, strict=True):
         torch.testing.assert_close(term, expected, rtol=0, atol=1e-5)
+
+
+DYNAMIC, LONG = ({"name": "rope", "scaling": rule, "factor": 4.0} for rule in ("dynamic_ntk", "longrope"))
+INTERPOLATED = {"name": "learned", "beyond": "interpolate"}
+DEPEND_ON_LENGTH = [
+    DYNAMIC,
+    LONG,
+    INTERPOLATED,
+    {"name": "cape", "of": "sinusoidal", "centred": True},
+    *(
+        {"name": "randomized", "of": of, "evaluation": evaluation}
+        for of in ("sinusoidal", "t5", DYNAMIC)
+        for evaluation in ("draw", "spread", "plain")
+    ),
+    {"name": "randomized", "of": "rope", "draw": "layer"},
+    {"name": "shape", "of": {**INTERPOLATED, "table_length": 600}},
+    {"name": "interleave", "pattern": [DYNAMIC, {"name": "randomized", "of": "alibi"}]},
+    {"name": "interleave", "pattern": [{"name": "randomized", "of": "t5"}, LONG]},
+    [INTERPOLATED, LONG],
+]
+
+
+@pytest.mark.parametrize("spec", DEPEND_ON_LENGTH, ids=lambda spec: subjects_with(spec)[0].label)
+def test_the_length_is_that_of_the_document(spec):
+    law = next(one for one in LAWS if one.name == "separate documents are read alone")
+    for subject in subjects_with(spec):
+        found = law.try_on(subject)
+        assert found.passed and found.share > 0, f"{subject}: {found.numbers}"
 
 
 SIZES = [7, 1, 12, 7, 3, 10]

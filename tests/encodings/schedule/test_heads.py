@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from zoo.contract.causality import decoded
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
@@ -69,6 +70,14 @@ def test_each_is_built_for_its_number_of_heads(size_of):
     assert (none.size.num_heads, none.size.head_dim, none.size.d_model) == (2, 8, 48)
 
 
+def test_two_of_one_kind_keep_their_own_rows(model_of, tokens):
+    """PaTH keeps its keys as the last token sees them, and ReRoPE those turned twice."""
+    row, nested = tokens(2, 14), heads(heads("path", "path"), "path", counts=[4, 2])
+    for spec in (heads("path", "path"), heads("rerope", "rerope"), nested):
+        model = model_of(spec)
+        torch.testing.assert_close(decoded(model, row, [5, 1, 1, 3, 4]), model(row), rtol=0, atol=1e-5)
+
+
 def test_two_of_one_kind_draw_coefficients_of_their_own(size_of):
     pair = {"name": "heads", "of": [{"name": "fope"}, {"name": "fope"}]}
     nested = build_encoding({"name": "heads", "of": [pair, {"name": "fope"}], "counts": [4, 2]}, size_of())
@@ -112,6 +121,39 @@ def test_it_claims_what_holds_in_every_head(size_of):
         encoding = build_encoding(heads(*of), size_of())
         claims = encoding.relative, encoding.extrapolates, encoding.per_layer, encoding.rotation_is_final
         assert claims == (relative, extrapolates, per_layer, final), of
+
+
+# Within one another.
+
+
+@pytest.mark.parametrize("spec", [
+    [heads("rope", "none"), heads("none", "alibi")],
+    [heads("fox", "none"), "rope"],
+    [heads("rope", "alibi"), "entmax"],
+    [heads("sink", "none"), "rope"],
+    heads("fire", "entmax"),
+    {"name": "interleave", "pattern": [heads("rope", "alibi"), "none"]},
+    heads({"name": "interleave", "pattern": ["rope", "path"]}, "alibi", counts=[4, 2]),
+    heads(heads("alibi", "none"), "rope", counts=[4, 2]),
+    {"name": "randomized", "of": heads("rope", "alibi")},
+    {"name": "dape", "of": heads("alibi", "none")},
+], ids=str)  # fmt: skip
+def test_it_nests(spec, model_of, tokens):
+    row = tokens(2, 12)
+    model = model_of(spec)
+    assert model.train()(row).isfinite().all()
+    whole = model.eval()(row)
+    if model.encoding.max_cached_length == 0:
+        return
+    torch.testing.assert_close(decoded(model, row, [5, 1, 6]), whole, rtol=0, atol=1e-5)
+
+
+def test_grouped_keys(model_of, tokens):
+    """Fewer key heads than query heads: groups of heads may share a key head."""
+    row = tokens(2, 12)
+    model = model_of(heads("rope", "alibi", counts=[1, 5]), num_kv_heads=2)
+    whole = model(row)
+    torch.testing.assert_close(decoded(model, row, [5, 1, 6]), whole, rtol=0, atol=1e-5)
 
 
 # What cannot be.
