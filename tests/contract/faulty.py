@@ -6,7 +6,6 @@ from typing import Literal
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import zoo
 from zoo.encodings.context import per_query_and_key
@@ -361,14 +360,6 @@ class EmbedSeesLaterTokens(zoo.Encoding):
     def embed(self, x, pos):
         return x + x.roll(-1, 1)
 
-@zoo.register("values_see_later_tokens")
-class ValuesSeeLaterTokens(zoo.Encoding):
-    """`values` adds the value of the next token to each."""
-    family, relative = "content", True
-    reads_positions = False
-    def values(self, v, context):
-        return v + v.roll(-1, -2)
-
 # Law: an encoder attends in both directions
 @zoo.register("encoder_is_causal")
 class EncoderIsCausal(zoo.Encoding):
@@ -398,42 +389,6 @@ class OffsetIgnored(zoo.Encoding):
             context.num_keys, device=q.device
         )
         return -0.3 * distance.abs().float()
-
-@zoo.register("values_of_new_tokens_alone")
-class ValuesOfNewTokensAlone(zoo.Encoding):
-    """`values` adds the value of the token before, and forgets the last one in the cache."""
-    family, relative = "content", True
-    reads_positions = False
-    encoder = False
-    def values(self, v, context):
-        first = context.query_offset
-        before = context.previous(v)
-        before[:, :, first : first + 1] = 0
-        return v + before
-
-@zoo.register("output_at_first_rows")
-class OutputAtFirstRows(zoo.Encoding):
-    """Takes the first keys' features for those of the queries."""
-    family, relative = "content", True
-    reads_positions = False
-    per_layer = True
-    def __init__(self, size):
-        super().__init__(size)
-        self.gate = torch.nn.Linear(size.d_model, size.num_heads)
-    def read(self, x):
-        return self.gate(x).sigmoid()
-    def output(self, out, context):
-        gates = context.features[:, : out.shape[2]]
-        return out * gates.transpose(1, 2)[..., None].to(out.dtype)
-
-@zoo.register("depends_on_length")
-class DependsOnLength(zoo.Encoding):
-    """Depends on the length of the sequence and does not declare it."""
-    family, relative = "content", True
-    def score(self, q, k, context):
-        distance = context.q_pos[..., :, None] - context.k_pos[..., None, :]
-        share = distance.abs().float() / (1 + context.k_pos.amax(-1)[..., None, None])
-        return -10 * (share if share.dim() == 2 else share[:, None])
 
 @zoo.register("cache_limit_too_high")
 class CacheLimitTooHigh(zoo.Encoding):
@@ -470,14 +425,6 @@ class RowsForPositions(zoo.Encoding):
         self.table = nn.Parameter(torch.randn(512, size.d_model))
     def embed(self, x, pos):
         return x + self.table[: x.shape[1]].to(x.dtype)
-
-@zoo.register("values_shifted_over_padding")
-class ValuesShiftedOverPadding(zoo.Encoding):
-    """`values` adds the value of the row before, which may be padding or the end of another document."""
-    family, relative = "content", True
-    reads_positions = False
-    def values(self, v, context):
-        return v + F.pad(v, (0, 0, 1, -1))
 
 @zoo.register("padding_in_mean")
 class PaddingInMean(zoo.Encoding):
@@ -547,14 +494,6 @@ class RelativeUndeservedly(zoo.Encoding):
     def embed(self, x, pos):
         wave = torch.linspace(0.1, 1, self.size.d_model, device=pos.device)
         return x + (pos[..., None] * wave).sin().to(x.dtype)
-
-@zoo.register("values_not_turned_back")
-class ValuesNotTurnedBack(zoo.Encoding):
-    """Values vary with their position and the output does not turn back, so that it is not relative."""
-    family, relative = "rotary", True
-    def values(self, v, context):
-        wave = context.k_pos.float().sin()[..., None].to(v.dtype)
-        return v * (1 + (wave if wave.dim() == 2 else wave[:, None]))
 
 # Law: an absolute encoding is not shift-invariant
 @zoo.register("relative_undeclared")

@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +12,12 @@ from zoo.data import open_data
 from zoo.data.draws import is_held_out
 from zoo.data.questions.answers import Answers
 from zoo.evaluation.measure import validation_seen_in_training
-from zoo.recipe import read_recipe
 
 ALGORITHMIC = [
     name
     for name, about in registry.datasets.all().items()
     if about.gives == "answers" and about.source == "generated"
 ]
-RECIPES = Path(__file__).parents[2] / "recipes/base"
 SIDES = "0110000100010000001000001100000100000101000001000000101000001110"
 
 
@@ -34,23 +31,6 @@ def prompts(dataset, indices):
     if isinstance(dataset, Answers):
         return [tuple(dataset.example(index)[0]) for index in indices]
     return list(map(tuple, dataset.batch(indices)["tokens"].tolist()))
-
-
-def trained_on(source):
-    """The prompts of every batch that a run of the recipe is trained on."""
-    batches = source.train_loader()._sampler.batches(0)
-    drawn = itertools.islice(batches, source.recipe.trainer.max_steps)
-    return set(prompts(source.dataset("train"), np.concatenate(list(drawn))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["copy", "addition", "associative_recall", "maxindex"])
-def test_a_run_of_the_recipe_trains_on_no_scored_prompt(name):
-    source = open_data(read_recipe(RECIPES / f"{name}.yaml"))
-    trained, length = trained_on(source), source.recipe.data.sequence_length
-    for scored in (source.dataset("valid"), source.examples("test", length, 1024)):
-        assert not trained & set(prompts(scored, range(1024)))
-        assert scored.seen_in_training(length) == 0
 
 
 # Lengths at which thousands of training examples contain nearly every prompt.

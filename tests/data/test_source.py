@@ -5,7 +5,6 @@ import torch
 from tiny_recipes import tiny
 
 from zoo.data import open_data
-from zoo.errors import InputError
 
 
 def recipe(tmp_path, task="language_modelling", seed=0, accumulate=1, **data):
@@ -33,24 +32,9 @@ def test_text_batches(folder):
     assert len(source.train_loader()) == (len(source.stream("train")) - 1) // 32 // 8
 
 
-def test_masked_batches(folder):
-    source = open_data(recipe(folder, task="masked_language_modelling"))
-    batch = next(iter(source.train_loader()))
-    scored = batch["targets"] >= 0
-    assert (
-        batch["tokens"][scored] == source.tokenizer.mask_token
-    ).any() and 0 < scored.sum() < scored.numel() / 2
-    assert not (batch["targets"][~scored] != -100).any()
-
-
 def test_every_epoch_hides_other_tokens(folder):
     loader = open_data(recipe(folder, task="masked_language_modelling")).train_loader()
     first, second = (torch.cat([batch["targets"] for batch in loader]) for _ in range(2))
     hidden = [{tuple(row) for row in epoch.tolist()} for epoch in (first, second)]
     # Blocks with next to nothing hidden may agree by chance.
     assert len(hidden[0] & hidden[1]) < len(hidden[0]) / 5
-
-
-def test_a_batch_larger_than_the_data(folder):
-    with pytest.raises(InputError, match=r"data\.batch_size: .*one batch wants 100000"):
-        open_data(recipe(folder, batch_size=100_000)).train_loader()

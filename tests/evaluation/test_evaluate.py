@@ -115,14 +115,6 @@ def greedy(length):
         torch.empty(1 << 60)  # what a CPU says
 
 
-def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt):
-    folder = run()
-    spoilt("sliding", greedy)
-    rows = evaluate([folder], lengths=[16, 32, 64], protocols=["sliding"])
-    assert "loss_nats" in rows[0]
-    assert all("out of memory" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
-
-
 def test_without_lengths_fit_does_not_evaluate(here, recipe, capsys):
     folder = fit(recipe("max_index", "evaluate.lengths=[]"))
     assert read_measurements(folder) == [] and "done: tiny" in capsys.readouterr().out
@@ -138,16 +130,6 @@ def test_where_the_longest_window_is_too_much_the_next_is_read(run, spoilt):
     assert [(row["length"], row["parameters"]["window"], "note" in row) for row in rows] == [
         (64, 64, True), (32, 32, True), (16, 24, False), (23, 24, False), (24, 24, False),
     ]  # fmt: skip
-
-
-def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
-    def broken(length):
-        raise RuntimeError("a fault of ours")
-
-    folder = run()
-    spoilt("nonoverlapping", broken)
-    with pytest.raises(RuntimeError, match="a fault of ours"):
-        evaluate([folder])
 
 
 @pytest.mark.parametrize("end", [RuntimeError("a fault of ours"), KeyboardInterrupt()])

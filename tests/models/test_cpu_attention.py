@@ -52,30 +52,6 @@ def same(actual, expected, what):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=lambda text: f"{what}: {text}")
 
 
-def test_without_gradients_it_is_the_same():
-    """The fused kernel, with a table, a bias of each key, a line of distances and a mask."""
-    for layout, (queries, keys, first) in LAYOUTS.items():
-        for shape in ((1, H, queries), (B, 1, queries), (1, H, 1), (B, H, 1)):
-            (q, k, v, bias), visible, _ = inputs(layout, shape, torch.float64)
-            expected, *_ = plain(q, k, v, bias, visible)
-            with torch.no_grad():
-                out = cpu_attention.attend(q, k, v, bias.masked_fill(~visible, -torch.inf), 0.3, first)
-            same([out], [expected.detach()], (layout, shape))
-        for heads in (1, H):
-            line = torch.randn(heads, queries + keys - 1).double()
-            table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
-            expected, *_ = plain(q, k, v, table[None], visible)
-            if first is not None:
-                line[:, queries + first :] = -torch.inf
-            with torch.no_grad():
-                out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
-            same([out], [expected.detach()], (layout, heads, "line"))
-        expected, *_ = plain(q, k, v, torch.zeros(1, 1, 1, keys), visible)
-        with torch.no_grad():
-            out = cpu_attention.attend(q, k, v, visible, 0.3, first)
-        same([out], [expected.detach()], (layout, "mask"))
-
-
 def test_of_width_zero_the_bias_alone_decides():
     (q, k, v, bias), visible, _ = inputs("open", (1, H, 33), torch.float64)
     visible[3] = False

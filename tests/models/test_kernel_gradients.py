@@ -55,7 +55,8 @@ MASKS = ["causal", "open", "windowed", "padded", "padded open"]
 
 
 def trial(length, bias, mask, key_heads, dtype=torch.float64, past=0):
-    """(output and gradients of the blocks, those of a plain softmax) of the same random inputs.
+    """(outputs and gradients of the kernels, those of a plain softmax) of the same random inputs; the second
+    output is without gradients.
 
     `past`: keys before the first query, as with a cache.
     """
@@ -79,6 +80,8 @@ def trial(length, bias, mask, key_heads, dtype=torch.float64, past=0):
             bias = bias.masked_fill(~allowed, -torch.inf)
         elif masked:
             bias = allowed
+        elif is_line and first is not None and not torch.is_grad_enabled():
+            bias = bias.masked_fill(torch.arange(bias.shape[1]) >= queries + past, -torch.inf)
         return cpu_attention.attend(
             q, repeat_heads(k), repeat_heads(v), bias, 0.3, first, by_distance=is_line
         )
@@ -95,7 +98,9 @@ def trial(length, bias, mask, key_heads, dtype=torch.float64, past=0):
     results = []
     for function, inputs in ((blocks, leaves), (plain, exact)):
         out = function(*inputs)
-        results.append([out, *gradients(out, inputs)])
+        with torch.no_grad():
+            evaluated = function(*inputs)
+        results.append([out, evaluated, *gradients(out, inputs)])
     return results
 
 
@@ -113,7 +118,7 @@ def test_blocks_equal_a_plain_softmax(length, monkeypatch):
             kept, in_turn = next(options)
         monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", 10**6 if kept else 0)
         monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0 if in_turn else 2**21)
-        names = "output", "queries", "keys", "values", "bias"
+        names = "output", "evaluation", "queries", "keys", "values", "bias"
         for key_heads in (H, 2) if number % 3 == 0 else (H,):
             found = trial(length, bias, mask, key_heads, past=number % 2 * (length // 3))
             for name, actual, expected in zip(names, *found, strict=False):

@@ -1,7 +1,6 @@
 """Plugins of each kind, from files and from a package: trained, killed, resumed, evaluated and compared."""
 
 import json
-import re
 import signal
 from pathlib import Path
 
@@ -120,13 +119,3 @@ def test_a_plugin_is_listed_with_its_file_and_its_options_are_checked(kind, with
     assert cli.main(["list", f"{kind}s"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if f"{kind}.py" in line]
     assert line.split()[0] in registry.KINDS[kind].names()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_plugin_cannot_take_a_name_of_the_zoo(kind, here, forgetful_registry):
-    source = KINDS[kind][0]
-    taken = next(iter(registry.KINDS[kind].all()))
-    own = re.search(rf'register\.{kind}\("(\w+)"\)', source)[1]
-    (here / "mine.py").write_text(source.replace(f'("{own}")', f'("{taken}")'))
-    with pytest.raises(InputError, match=f"two {kind}s are called {taken!r}"):
-        registry.load_plugin(here / "mine.py")
