@@ -195,11 +195,11 @@ class Boards:
         return {*FIRST, *(name for one in self.of_decoders.values() for name in [*one.values][:BEST])}
 
     def readme(self) -> str:
-        """The best three on text, the best two on the tasks, and the most used four, in the order of text."""
+        """The best two of each board and the most used four encodings, in the order of text."""
         text, tasks = self.of_decoders.values()
         names = [*USED]
-        for ranking, best in ((text, 3), (tasks, 2)):
-            names += [name for name in ranking.values if name not in names][:best]
+        for ranking in (text, tasks):
+            names += [name for name in ranking.values if name not in names][:2]
         rows = []
         for name in sorted(names, key=[*text.values, *tasks.values].index):
             score = share(tasks.values[name].value) if name in tasks.values else ""

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from board.boards import Boards, TaskBoard, share
+from board.measured import LEFT_OUT
 from zoo.figures.style import RC, content, family_color
 from zoo.reports.text import markdown_table
 
@@ -36,7 +37,7 @@ def variants(boards: Boards, prefix: str) -> dict[str, Both]:
         if other is None:
             continue
         new = boards.scores(replace(other, title=one.title), boards.counted(one).title)
-        if len(new) == len(other.study.entries(Path())):
+        if len(new) == sum(entry.encoding not in LEFT_OUT for entry in other.study.entries(Path())):
             found[one.title] = TaskBoard(boards.scores(one)), TaskBoard(new)
     return found
 
