@@ -23,7 +23,7 @@ from zoo.commands import list_things
 from zoo.contract.subject import LENGTH, Subject
 from zoo.launch.team import join
 from zoo.models.sequence_split import SequenceSplit
-from zoo.tasks.task import Task
+from zoo.training.module import TaskModule
 
 EQUAL = 1e-6
 MODELS = [
@@ -54,7 +54,7 @@ def trained(subject, dtype, how, rank, size):
         called = DistributedDataParallel(model)
     elif how == "model":
         mesh = {"data_parallel": init_device_mesh("cpu", (size,))}
-        Task.configure_model(SimpleNamespace(device_mesh=mesh, model=model))
+        TaskModule.configure_model(SimpleNamespace(device_mesh=mesh, model=model))
         batch, first = batch[rank : rank + 1], rank
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(2):
