@@ -181,12 +181,27 @@ def test_run_nan(zoo):
     zoo.fit("run", *sets, code=1, expected="a lower optimizer.lr")
 
 
-def test_run_ddp(zoo, numbers, two_devices):
-    """Two devices train what one does."""
-    runs = [zoo.fit(f"on{n}", "trainer.max_steps=40", f"trainer.devices={n}") for n in (1, 2)]
+def two_train_what_one_does(zoo, numbers, *sets):
+    one, two = (("trainer.max_steps=40", f"trainer.devices={n}") for n in (1, 2))
+    runs = zoo.fit("on1", *one), zoo.fit("on2", *two, *sets)
     weights = [torch.cat([x.flatten() for x in saved(run)["state_dict"].values()]) for run in runs]
     numbers(difference=(off := relative_error(*weights)))
     assert off <= 1e-3
+
+
+def test_run_ddp(zoo, numbers, two_devices):
+    """Two devices train what one does."""
+    two_train_what_one_does(zoo, numbers)
+
+
+def test_run_fsdp(zoo, numbers, two_devices):
+    """So they do with a part of the model each."""
+    two_train_what_one_does(zoo, numbers, "trainer.strategy=fsdp")
+
+
+def test_run_context_parallel(zoo, numbers, two_devices):
+    """So they do with a part of each sequence each."""
+    two_train_what_one_does(zoo, numbers, "trainer.context_parallel=2")
 
 
 def test_run_split_sequence(zoo, numbers, two_devices):
