@@ -133,6 +133,11 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
+def steps_done(folder: Path) -> int:
+    """The optimizer steps of the run in a folder; 0 before its first checkpoint."""
+    return read_card(folder)["steps"] if (folder / CARD).exists() else 0
+
+
 def _git_commit() -> str | None:
     """The commit of the zoo's own source, with `-dirty` where it was changed; None outside a checkout."""
     try:

@@ -8,9 +8,8 @@ from pathlib import Path
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
-from zoo.runs.card import read_card
+from zoo.runs.card import steps_done
 from zoo.runs.folder import (
-    CARD,
     LAST,
     RECIPE,
     max_steps_problem,
@@ -65,8 +64,7 @@ class KeptRun(Entry):
         stored = stored_recipe(self.folder)
         with collect(problems):
             validate_same_recipe(stored, self.recipe, self.folder / RECIPE)
-        steps = read_card(self.folder)["steps"] if (self.folder / CARD).exists() else 0
-        problems.append(max_steps_problem(self.folder, stored, self.recipe, steps))
+        problems.append(max_steps_problem(self.folder, stored, self.recipe, steps_done(self.folder)))
         if any(problems):
             advice = "it holds a run of another recipe: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])

@@ -24,8 +24,8 @@ from zoo.errors import InputError, RunError
 from zoo.evaluation.evaluate import evaluate_runs
 from zoo.evaluation.measurement import Measurement, merged
 from zoo.launch.devices import processor
-from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, LAST, RECIPE, RUNS, kept_checkpoint, stored_recipe
+from zoo.runs.card import steps_done
+from zoo.runs.folder import LAST, RECIPE, RUNS, kept_checkpoint, stored_recipe
 from zoo.sweep.study import Entry, Reading
 
 
@@ -79,7 +79,7 @@ def measured(entry: Entry) -> RunInfo:
     folder = RUNS / "studies" / study.name / entry.name
     if (folder / RECIPE).exists() and stored_recipe(folder) != recipe.as_dict():
         shutil.rmtree(folder)
-    done = read_card(folder)["steps"] if (folder / CARD).exists() else 0
+    done = steps_done(folder)
     torch.set_num_threads(study.threads)
     start = time.time()
     try:

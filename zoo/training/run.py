@@ -16,11 +16,10 @@ from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.encoding import encodings_in
-from zoo.runs.card import changed_data, read_card
+from zoo.runs.card import changed_data, steps_done
 from zoo.runs.checkpoint_file import alternatives, read_checkpoint
 from zoo.runs.code_source import compare_code
 from zoo.runs.folder import (
-    CARD,
     LAST,
     RECIPE,
     RunLock,
@@ -175,7 +174,7 @@ def _resume_point(
         content = read_checkpoint(checkpoint)
         recipes[checkpoint] = stored = content["hyper_parameters"]["recipe"]
     # A card of no steps is written before the first step. A new start would overwrite a run of more.
-    elif (folder / CARD).exists() and read_card(folder)["steps"]:
+    elif steps_done(folder):
         raise InputError(f"{checkpoint}: missing. {alternatives(checkpoint)}")
     for where, one in recipes.items():
         validate_same_recipe(one, recipe, where)
