@@ -220,7 +220,7 @@ def test_every_test_shown_exists_and_is_slow():
     for path in " ".join(shown).split():
         files = [ROOT / path] if path.endswith(".py") else [*(ROOT / path).glob("test_*.py")]
         assert files and any("mark.slow" in file.read_text(encoding="utf-8") for file in files), path
-    assert "pytest -m 'slow or launch'" in CI
+    assert "pytest -m '(slow or launch) and not gpu'" in CI
 
 
 def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
