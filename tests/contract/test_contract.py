@@ -53,6 +53,7 @@ OPTIONS = [
     {"name": "deberta", "position_buckets": 4, "max_distance": 9},
     {"name": "cope", "max_positions": 4},
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
+    {"name": "interleave", "pattern": ["rope", {"name": "randomized", "of": "rope"}]},
     {"name": "dape", "of": "none"},
     {"name": "repo", "start": 1},
     {"name": "dape", "of": "hard_alibi"},

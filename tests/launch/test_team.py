@@ -80,7 +80,7 @@ def test_every_process_gathers_from_each(run):
 def test_an_error_in_one_process_ends_all(run, what, code, message):
     codes, text = run(what)
     assert codes == [1, code]
-    assert message in text and "another process of this evaluation has ended" in text
+    assert message in text and "another process of this run has ended" in text
 
 
 def test_slurm_has_started_the_processes(environment, monkeypatch):

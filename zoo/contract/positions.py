@@ -102,7 +102,7 @@ def beyond_training(subject: Subject) -> Iterator[Outcome]:
         yield passed("it has none")
         return
     declared = {encoding.extrapolates for encoding in subject.encodings}
-    if "policy" not in declared and not (limit > trained and "yes" in declared):
+    if "policy" not in declared and limit <= trained:
         yield failed(
             f"trained at {trained} its limit is {limit}, but `extrapolates` is {' and '.join(declared)}"
         )

@@ -46,7 +46,7 @@ class Team:
             try:
                 dist.all_gather_object(every, own, group=self.group)
             except RuntimeError as error:
-                raise RunError("another process of this evaluation has ended") from error
+                raise RunError("another process of this run has ended") from error
         return every
 
     def barrier(self) -> None:

@@ -78,7 +78,7 @@ class SequenceSplit:
         try:
             every, self.order = _Gather.apply(own, self.order, self.size, self.group)
         except RuntimeError as error:
-            raise RunError("another process of this evaluation has ended") from error
+            raise RunError("another process of this run has ended") from error
         every = [one.narrow(dim, 0, size) for one, size in zip(every, sizes, strict=True)]
         return torch.cat(every if blocks[0].start <= blocks[-1].start else every[::-1], dim)
 
@@ -90,7 +90,7 @@ class SequenceSplit:
         try:
             dist.all_reduce(lacks, dist.ReduceOp.MAX, group=self.signals)
         except RuntimeError as error:
-            raise RunError("another process of this evaluation has ended") from error
+            raise RunError("another process of this run has ended") from error
         if lacks.item():
             self.failed = True
             raise torch.OutOfMemoryError("a process that computes a part of the sequence has no memory")
