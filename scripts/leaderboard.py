@@ -24,7 +24,7 @@ from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
 from board.settings import settings_tables
 from board.values import csv, means_table, values, wide_table
-from board.variants import GATE, gate_table, own_boards, own_figure, own_table, variants
+from board.variants import GATE, gate_figure, gate_table, own_boards, own_figure, own_table, variants
 from zoo.comparison.formatting import display_name
 from zoo.figures.ranking import board, dots
 from zoo.files import atomic_write
@@ -142,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         files["question_own_setting.png"] = own_figure(found, boards.families)
         answers["question-own_setting"] = own_table(found)
     if found := variants(boards, GATE):
+        files["question_gate.png"] = gate_figure(found)
         answers["question-gate"] = gate_table(found)
     files["values.csv"] = csv([values(one, boards.floors) for one in boards.every.values()])
     pages = {page.name: page.read_text() for page in OUT.glob("*.md") if page.name not in files}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import nan
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 from matplotlib import rc_context
@@ -13,7 +15,7 @@ from scipy.stats import spearmanr
 
 from board.boards import Boards, TaskBoard, share
 from board.measured import LEFT_OUT
-from zoo.figures.style import RC, content, family_color
+from zoo.figures.style import HUES, RC, content, family_color
 from zoo.reports.text import markdown_table
 
 OWN, GATE = "own_", "gate_"
@@ -26,6 +28,8 @@ GATED = {
     "alibi": ("alibi", "alibi_gated", ""),
 }
 """The rows of the question about gates: without, with a gate, with a sink."""
+SHIFTS = (-0.2, 0.0, 0.2)
+"""How far these three are drawn apart."""
 Both = tuple[TaskBoard, TaskBoard]
 
 
@@ -52,14 +56,42 @@ def own_boards(boards: Boards) -> dict[str, Both]:
     return found
 
 
-def gate_table(found: Mapping[str, Both]) -> str:
-    """The mean score in each task without a gate, with one, and with a sink."""
-    rows = []
+def gate_scores(found: Mapping[str, Both]) -> dict[tuple[str, str], list[list[float]]]:
+    """By task and encoding: the scores of all seeds without a gate, with one, and with a sink."""
+    scores = {}
     for task, both in found.items():
-        scores = pd.concat([one.scores for one in both]).groupby("encoding")["score"].mean()
+        seeds = pd.concat([one.scores for one in both]).groupby("encoding")["score"].apply(list)
         for names in GATED.values():
-            rows.append([task, names[0], *(share(scores.get(name, float("nan"))) for name in names)])
+            scores[task, names[0]] = [seeds.get(name, []) for name in names]
+    return scores
+
+
+def gate_table(found: Mapping[str, Both]) -> str:
+    """The cells that a gate moves most: the mean score without it, with it, and with a sink."""
+    means = {key: [fmean(seeds) if seeds else nan for seeds in one] for key, one in gate_scores(found).items()}
+    most = sorted(means, key=lambda key: -abs(means[key][1] - means[key][0]))[:ROWS]
+    rows = [[*key, *(share(mean) for mean in means[key])] for key in most]
     return markdown_table(["task", "encoding", "alone", "with a gate", "with a sink"], rows)
+
+
+def gate_figure(found: Mapping[str, Both]) -> bytes:
+    """The score of each seed without a gate, with one and with a sink, a panel for each encoding, as PNG."""
+    scores = gate_scores(found)
+    with rc_context(RC):
+        figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+        panels = figure.subplots(1, len(GATED), sharey=True)
+        for axes, encoding in zip(panels, GATED, strict=True):
+            for row, task in enumerate(found):
+                for shift, color, seeds in zip(SHIFTS, HUES, scores[task, encoding], strict=False):
+                    axes.plot(seeds, [row + shift] * len(seeds), "o", color=color, markersize=4, alpha=0.8)
+            axes.set_title(encoding, fontsize=8)
+            axes.set_xlim(-0.04, 1.04)
+            axes.set_xlabel("score above the floor")
+        panels[0].set_yticks(range(len(found)), found)
+        panels[0].invert_yaxis()
+        marks = [panels[0].plot([], [], "o", color=color, markersize=4)[0] for color in HUES[: len(SHIFTS)]]
+        figure.legend(marks, ["alone", "with a gate", "with a sink"], loc="outside lower center", ncols=3)
+        return content(figure, ".png", dpi=200)
 
 
 def own_table(found: Mapping[str, Both]) -> str:
