@@ -68,7 +68,8 @@ def gate_scores(found: Mapping[str, Both]) -> dict[tuple[str, str], list[list[fl
 
 def gate_table(found: Mapping[str, Both]) -> str:
     """The cells that a gate moves most: the mean score without it, with it, and with a sink."""
-    means = {key: [fmean(seeds) if seeds else nan for seeds in one] for key, one in gate_scores(found).items()}
+    scores = gate_scores(found)
+    means = {key: [fmean(seeds) if seeds else nan for seeds in one] for key, one in scores.items()}
     most = sorted(means, key=lambda key: -abs(means[key][1] - means[key][0]))[:ROWS]
     rows = [[*key, *(share(mean) for mean in means[key])] for key in most]
     return markdown_table(["task", "encoding", "alone", "with a gate", "with a sink"], rows)
