@@ -19,6 +19,7 @@ import results
 from board.boards import Boards, read_boards
 from board.correlation import correlation_figure, correlations
 from board.floors import floors_by_length, floors_file
+from board.growth import growth, growth_figure, growth_table
 from board.measured import Measured
 from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
@@ -144,6 +145,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if found := variants(boards, GATE):
         files["question_gate.png"] = gate_figure(found)
         answers["question-gate"] = gate_table(found)
+    for study in studies:
+        if len(grown := growth(study, stored)):
+            files[f"{study.name}_growth.png"] = growth_figure(grown, min(study.lengths))
+            answers[f"{study.name}-growth"] = growth_table(grown)
     files["values.csv"] = csv([values(one, boards.floors) for one in boards.every.values()])
     pages = {page.name: page.read_text() for page in OUT.glob("*.md") if page.name not in files}
     pages = {f"{title}.md": f"# {title}\n\n<!-- results: {title} --><!-- end -->\n" for title in tables
