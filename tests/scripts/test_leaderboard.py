@@ -17,6 +17,7 @@ import leaderboard
 import results
 from board.boards import TaskBoard, read_boards
 from board.correlation import without_a_family
+from board.growth import growth, growth_table
 from board.measured import DISPLAYED, read_measured, stored_name
 from board.plots import NEXT
 from board.spread import RISING, Spread
@@ -311,3 +312,20 @@ def test_a_family_that_makes_a_correlation_shows_in_its_range():
     pairs += [(4 + index, 9 + index, "b") for index in range(5)]
     found = without_a_family(pd.DataFrame(pairs, columns=["rise", "score", "family"]))
     assert found == pytest.approx((-1, 1))
+
+
+def test_losses_of_earlier_checkpoints_are_over_the_tokens_seen(tmp_path):
+    """Of a stored run whose measurements were taken at three steps; one after a change is left out."""
+    stored = next(one for one in runs_of("text") if one.origin["encoding"] == "rope" and one.seed == 0)
+    one = next(one for one in stored.measurements if one.protocol == "sliding" and not one.changed)
+    steps = (10, 100, 700)
+    measured = [one.model_copy(update={"step": step, "checkpoint": f"step={step}.ckpt"}) for step in steps]
+    changed = one.model_copy(update={"changed": {"model.window": 256}})
+    write(tmp_path / "text.parquet", [replace(stored, measurements=(*measured, changed))])
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
+    during = {"steps": [10, 100], "lengths": [256, 1024], "protocols": ["sliding"]}
+    found = growth(replace(study, during=during), tmp_path)
+    tokens = [256 * 32 * step for step in steps]
+    assert [*found["tokens"]] == [*tokens, *tokens] and {*found["length"]} == {256, 1024}
+    row = growth_table(found).splitlines()[-1]
+    assert row.count(f"{one.rows[0].bits_per_byte:.3f}") == 2
