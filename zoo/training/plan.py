@@ -109,7 +109,7 @@ class Plan:
         usual = 0.6 / max(width, 128)
         far = rate > 8 * usual or (8 * rate < usual and not recipe.init_from)
         if far and issubclass(registry.optimizers.load(recipe.optimizer.name), torch.optim.Adam):
-            text = f"{rate / usual:.2g} times what published runs of width {width} take"
+            text = f"{rate / usual:.3g} times what published runs of width {width} take"
             found.append(f"warning: optimizer.lr={rate:g} is {text}; try --set optimizer.lr={usual:.1g}")
         return found
 

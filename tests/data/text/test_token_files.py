@@ -10,7 +10,9 @@ import pytest
 import yaml
 from tiny_recipes import tiny
 
-from zoo import cli
+from zoo import cli, registry
+from zoo.contract import dataset_laws
+from zoo.contract.dataset_laws import LAWS, DatasetSubject
 from zoo.data import open_data
 from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
@@ -263,3 +265,14 @@ def test_a_mixture_takes_no_tokens():
     spec = {"name": "mix", "of": ["sample", "tokens"], "sequence_length": 8}
     with pytest.raises(InputError, match=r"data\.of\.1: no such dataset: 'tokens'"):
         tiny(spec)
+
+
+def test_the_laws_of_datasets_hold(written, here, monkeypatch):
+    monkeypatch.setattr(dataset_laws, "SOME", 64)
+    WRITERS["nanogpt"](here, written[1])
+    options = {"root": str(here), "tokenizer": str(written[0])}
+    subject = DatasetSubject(registry.datasets.describe("tokens"), options, here / "cache")
+    for law in LAWS:
+        if law.does_not_apply(subject) is None:
+            findings = list(law.trial(subject))
+            assert findings and all(one.passed for one in findings), (law.name, findings)
