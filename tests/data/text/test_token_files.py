@@ -216,11 +216,11 @@ def damaged(folder, made):
     alone = folder_of("alone")
     (alone / "val.bin").unlink()
     yield alone, [], "alone: data.root: has files for train, and needs train and valid .* data.valid_tokens"
-    yield alone, ["data.valid_tokens=1000000"], f"leaves none of {len(train)} documents to train on"
+    yield alone, ["data.valid_tokens=1000000"], f"leaves none of {len(train)} documents to train"
     yield folder_of("both"), ["data.valid_tokens=9"], "has files for train and valid, and needs"
     (folder / "empty").mkdir()
     yield folder / "empty", [], "no file of tokens"
-    yield folder / "gone", [], "no file of tokens"
+    yield folder / "gone", [], "gone: data.root: no file of tokens"
     short = folder_of("short", WRITERS["megatron"])
     raw(short / "my_valid_text_document.bin", valid[:-1], "<i4")
     yield (

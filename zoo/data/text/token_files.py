@@ -32,14 +32,12 @@ CHUNK = 1 << 24  # tokens that are checked at once
 
 
 def open_token_files(root: Path, valid_tokens: int = 0) -> Corpus:
-    """The files in a folder, or one file, as a corpus that is in tokens; `index` raises InputError where one
-    is missing or damaged, or was written with another tokenizer.
+    """The files in a folder, or one file, also without its `.bin`, as a corpus that is in tokens.
 
-    Args:
-        root: also a path without its `.bin`.
-        valid_tokens: taken from the end of the training tokens for validation, at least; 0: none.
+    At least `valid_tokens` of the end of train are for validation, if not 0. `index` raises InputError for
+    files that are missing or damaged, or have other tokens than the tokenizer.
     """
-    root = root if root.exists() else Path(f"{root}.bin")
+    root = next((one for one in (root, Path(f"{root}.bin")) if one.exists()), root)
     paths = [root] if root.is_file() else sorted(root.rglob("*.bin"))
     if not paths:
         raise _refused(root, "no file of tokens (.bin) is there")
@@ -57,9 +55,7 @@ def open_token_files(root: Path, valid_tokens: int = 0) -> Corpus:
         if cut:
             border = int(starts[starts <= end - valid_tokens][-1:].sum())
             if not border:
-                raise _refused(
-                    root, f"data.valid_tokens leaves none of {len(starts):,} documents to train on"
-                )
+                raise _refused(root, f"data.valid_tokens leaves none of {len(starts):,} documents to train")
             begin, end = (0, border) if one == "train" else (border, end)
         starts = starts[(starts >= begin) & (starts < end)] - begin
         digest.update(f"{begin} {end}\n".encode() + starts.tobytes())
