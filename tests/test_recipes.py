@@ -11,18 +11,22 @@ import torch
 
 from zoo import registry
 from zoo.data import open_data
+from zoo.data.prepare import prepare
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.reports.fit import fit
+from zoo.runs.card import read_card
 from zoo.tasks import build_task
 from zoo.training.module import TaskModule
+from zoo.training.plan import plan_of
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
 BASES = sorted(RECIPES.glob("base/*.yaml"))
 SMALL = [
     "data.sequence_length=16", "data.batch_size=4", "data.workers=0", "evaluate.lengths=[16]",
-    "model.d_model=32", "trainer.accelerator=cpu", "trainer.devices=1",
+    "model.d_model=32", "model.num_heads=4", "trainer.accelerator=cpu", "trainer.devices=1",
+    "trainer.accumulate_grad_batches=1",
 ]  # fmt: skip
 
 
@@ -54,6 +58,8 @@ def small(recipe, texts):
     if hasattr(recipe.data, "vocab_size"):
         root = texts / "novels" if recipe.data.name == "text" else texts
         sets += [f"data.root={root}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
+    if recipe.data.name == "hub":
+        sets += [f"data.id={texts / 'novels'}", "data.config=null", "data.tokenizer=null"]
     if recipe.data.name == "sample":
         sets += ["data.documents=8", "data.words=80"]
     return sets
@@ -119,6 +125,28 @@ def test_a_recipe_with_init_from_continues_a_shipped_recipe(file, texts, tmp_pat
     for one in (first, recipe):
         folder = fit(read_recipe(file.with_name(f"{one.name}.yaml"), [*small(one, texts), *steps]))
         assert folder == Path("runs") / one.name
+
+
+FINEWEB = RECIPES / "base" / "fineweb_125m.yaml"
+
+
+def test_a_large_run_is_planned_before_anything_is_fetched(monkeypatch):
+    monkeypatch.setattr("zoo.data.text.hub.hub_or_cache", None)  # any request would fail otherwise
+    monkeypatch.setattr("zoo.data.text.tokenizer.hub_or_cache", None)
+    plan = plan_of(read_recipe(FINEWEB, ["trainer.devices=1", "trainer.accelerator=cpu"]))
+    # Of each layer 12 products of width times width; what is left are the gains of norms.
+    assert plan.parameters == pytest.approx(12 * 12 * 768**2, rel=1e-3) and plan.vocab_size is None
+    assert plan.tokens == 17000 * 2**19 and plan.sequences == 64 and plan.warnings() == []
+
+
+@pytest.mark.slow
+def test_a_large_run_is_prepared_and_trained_small(texts, tmp_path):
+    recipe = read_recipe(FINEWEB)
+    sets = [*small(recipe, texts), "trainer.max_steps=3", "logging=[]", "evaluate.max_tokens=64"]
+    recipe = read_recipe(FINEWEB, [*sets, "model.encoding=rope", "trainer.accumulate_grad_batches=2"])
+    assert "train" in prepare(recipe)
+    folder = fit(recipe, out=tmp_path / "run")
+    assert read_card(folder)["tokens_seen"] == 3 * 4 * 16
 
 
 def test_a_recipe_is_evaluated_from_its_trained_length_to_four_times_that():

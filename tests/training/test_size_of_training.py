@@ -70,6 +70,25 @@ def test_the_share_of_validation_is_that_of_the_operations(recipe):
     assert plan.validation_share == pytest.approx(validation / (training + validation), rel=0.05)
 
 
+# By width: GPT-3 (arXiv:2005.14165), BERT and FoX, Llama 2 7B, Llama 3 405B, and the grids of the zoo.
+PUBLISHED = (
+    "768 6e-4, 1024 3e-4, 2048 2e-4, 4096 1.2e-4, 5140 1e-4, 12288 6e-5, 768 1e-4, 768 2e-3, 4096 3e-4, "
+)
+PUBLISHED += "16384 8e-5, 16 1e-3, 64 1e-3, 64 3e-2, 128 1e-2, 256 3e-3"
+
+
+def test_a_learning_rate_far_from_published_ones_is_a_warning(recipe):
+    def warnings(run, name="adamw", **more):
+        width, rate = run.split()
+        planned = recipe("max_index", f"model.d_model={width}", f"optimizer={{lr: {rate}, name: {name}}}")
+        return Plan(planned.model_copy(update=more), 0, 0, 0, 0, None).warnings()
+
+    assert not any(map(warnings, PUBLISHED.split(", ")))
+    (high,), (low,) = warnings("768 1e-2"), warnings("4096 1e-5")
+    assert "lr=0.01 is 12.8 times" in high and high.endswith("--set optimizer.lr=0.0008") and "0.0683" in low
+    assert not warnings("768 1e-2", "muon") and not warnings("4096 1e-5", init_from="runs/one")
+
+
 def test_devices_and_accumulation_divide_the_batch(recipe):
     sets = ["trainer.devices=2", "trainer.accumulate_grad_batches=2", "data.batch_size=12"]
     one, parts = (plan_of(recipe("max_index", *some)) for some in (sets[2:], sets))

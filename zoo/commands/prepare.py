@@ -14,6 +14,8 @@ EXAMPLES = """
 zoo prepare recipes/alibi_wikitext2.yaml
 zoo prepare recipes/alibi_wikitext2.yaml --set data.name=text --set data.root=data/novels
 zoo prepare recipes/alibi_wikitext2.yaml --set data.cache=/scratch/tokens
+zoo prepare recipes/alibi_wikitext2.yaml --set data.name=tokens --set data.root=nanoGPT/data/openwebtext \
+  --set data.tokenizer=gpt2
 """
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from zoo import registry
 from zoo.data import build_dataset
 from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource, TokenizedText
@@ -96,12 +97,21 @@ class Plan:
         return f"{short(self.tokens)} tokens" + (f", {self.epochs:.3g} epochs" if self.epochs else "")
 
     def warnings(self) -> list[str]:
-        """A warning where the text is read more than once."""
-        if self.epochs is None or self.epochs <= 1:
-            return []
-        return [
-            f"warning: the corpus repeats: {self.epochs:.3g} epochs of {short(self.corpus_tokens)} tokens"
-        ]
+        """Warnings of a text that repeats, and of a learning rate of Adam that is far from published ones.
+
+        Published ones fall as 1/width: 1e-4 (BERT), 6e-4 (GPT-3), 2e-3 (FoX) at 768, 6e-5 (GPT-3) at 12,288.
+        """
+        recipe, found = self.recipe, []
+        if self.epochs is not None and self.epochs > 1:
+            size = short(self.corpus_tokens)
+            found.append(f"warning: the corpus repeats: {self.epochs:.3g} epochs of {size} tokens")
+        rate, width = recipe.optimizer.lr, recipe.model.d_model
+        usual = 0.6 / max(width, 128)
+        far = rate > 8 * usual or (8 * rate < usual and not recipe.init_from)
+        if far and issubclass(registry.optimizers.load(recipe.optimizer.name), torch.optim.Adam):
+            text = f"{rate / usual:.3g} times what published runs of width {width} take"
+            found.append(f"warning: optimizer.lr={rate:g} is {text}; try --set optimizer.lr={usual:.1g}")
+        return found
 
     def lines(self) -> list[str]:
         """All numbers as text."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from zoo.console import byte_bar
 from zoo.errors import InputError, Problem
@@ -22,7 +23,8 @@ class Corpus:
     word, as in WikiText. `split()` states for the card how the splits were made, if that needs a note, and
     `rule` for the user, if it has none. `size()` is the bytes of the text, where these are known before it is
     tokenized. `unsplit()` gives the documents of all splits in the order of the files, if these have another
-    one. `files` is their number, if it has any.
+    one. `files` is their number, if it has any. A corpus in tokens has no documents:
+    `index(splits, tokenizer, path, bar, digest)` writes what `TokenStream(path)` reads, and returns its size.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Corpus:
     unsplit: Callable[[], Iterator[str]] | None = None
     files: int = 0
     rule: str = "in its own splits"
+    index: Callable[..., int] | None = None
 
     def whole(self) -> Corpus:
         """The same documents in one split, `valid`, for a text that is only scored."""
@@ -43,10 +46,11 @@ class Corpus:
                 return iter(())
             return self.unsplit() if self.unsplit else chain.from_iterable(map(self.documents, SPLITS))
 
-        rule = "all scored"
-        return replace(
-            self, identity=[*self.identity, "all"], documents=documents, split=lambda: None, rule=rule
-        )
+        def index(splits: Sequence[str], *more: Any) -> int:
+            return self.index(SPLITS if "valid" in splits else (), *more)
+
+        changes = {"identity": [*self.identity, "all"], "documents": documents, "rule": "all scored"}
+        return replace(self, **changes, split=lambda: None, index=self.index and index)
 
 
 def stamp(path: Path) -> list:

@@ -125,15 +125,19 @@ def _build(
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest, new, began = hashlib.sha256(), 0, time.perf_counter()
-        with byte_bar(f"tokenizing {corpus.name}", corpus.size()) as bar:
+        verb = "check" if corpus.index else "tokeniz"
+        with byte_bar(f"{verb}ing {corpus.name}", corpus.size()) as bar:
             for split in SPLITS:
                 digest.update(f"split {split}\n".encode())
+                if corpus.index is not None:
+                    new += corpus.index((split,), tokenizer, part / split, bar, digest)
+                    continue
                 documents = _watched(corpus.documents(split), bar, digest)
                 new += write_split(documents, tokenizer, units, part / split)
         seconds = time.perf_counter() - began
         if is_first_process():
             rate = f"{new / seconds:,.0f} tokens per second"
-            print(f"tokenized {corpus.name}: {new:,} tokens, {duration(seconds)}, {rate}", file=sys.stderr)
+            print(f"{verb}ed {corpus.name}: {new:,} tokens, {duration(seconds)}, {rate}", file=sys.stderr)
         if open_corpus().identity != corpus.identity:
             raise InputError(f"the text of {corpus.name} changed while it was read; run again")
         meta = {

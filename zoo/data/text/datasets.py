@@ -19,12 +19,13 @@ from zoo.data.text.files import open_text
 from zoo.data.text.hub import open_hub
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
+from zoo.data.text.token_files import open_token_files
 from zoo.data.text.tokenizer import CHARACTERS, MASK, TOKENIZER, TextTokenizer, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.fields import AboveZero, Affects, Folder, Positive, Section, Seed, Text, Vocabulary
+from zoo.recipe.fields import AboveZero, Affects, Count, Folder, Positive, Section, Seed, Text, Vocabulary
 from zoo.recipe.sections import DataConfig, checked_by, dataset_section
 from zoo.registry import register, tasks
 
@@ -249,9 +250,44 @@ class Hub(TextDataset):
         return open_hub(self.id, self.config, self.revision, self.files, self.split, self.column)
 
 
+@register.dataset("tokens")
+class Tokens(TextDataset):
+    """Files of tokens that others have written, read where they are.
+
+    Args:
+        root: a folder of .bin files with train, valid (val) or test in their names, or one file: raw as
+            nanoGPT's, with a header as llm.c's and modded-nanogpt's, or with an index (.idx) as Megatron's.
+        tokenizer: that of the files: a tokenizer.json, its folder, or a model of the hub.
+        valid_tokens: where no file is for validation: at least so many tokens of the last documents of train.
+        vocab_size: not used.
+    """
+
+    source = "data.root: .bin files"
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Annotated[Text, Affects(None, after_training=True)],
+        valid_tokens: Count = 0,
+        **text: Any,
+    ):
+        super().__init__(tokenizer=tokenizer, **text)
+        self.valid_tokens = valid_tokens
+
+    def given_tokenizer(self) -> TextTokenizer:
+        return open_tokenizer(self.tokenizer)
+
+    def corpus(self) -> Corpus:
+        if self.root is None:
+            raise InputError(Problem("say which folder or file of tokens to read", key="data.root"))
+        return open_token_files(Path(self.root), self.valid_tokens)
+
+
 def corpus_section(spec: Any) -> Section:
     """The options of a corpus in a mix, of a name or a mapping of a name and options."""
-    known = [one for one in registry.datasets.names() if registry.datasets.describe(one).gives == "text"]
+    every = registry.datasets.all().items()  # one with its own tokenizer has tokens and no text
+    own = TokenizedText.given_tokenizer
+    known = [name for name, one in every if one.gives == "text" and one.cls.given_tokenizer is own]
     return dataset_section(spec, known, ("cache", "vocab_size", "tokenizer", "packing", "lengths"))
 
 

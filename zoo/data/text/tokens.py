@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
+import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +20,8 @@ from zoo.files import raise_disk_full
 BATCH = 4 << 20  # characters that are tokenized at once: bounds memory and feeds all cores
 TOKENS, DOCUMENTS = ".tokens", ".documents.npy"
 """Names of the two files of a split: its tokens, and where each document begins (int64)."""
+PARTS = ".parts.json"
+"""In place of the tokens, where these are in files elsewhere: what `mapped` takes."""
 
 
 def token_type(vocab_size: int) -> type[np.integer]:
@@ -48,25 +53,45 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
     return ends[-1]
 
 
+def mapped(parts: Sequence[Sequence[Any]], start: int = 0, stop: int = sys.maxsize) -> list[np.ndarray]:
+    """The tokens from `start` to `stop` of parts of files, mapped into memory. A part is a path, a type, the
+    offset of the first token in bytes, and the number of tokens."""
+    arrays = [  # an empty file cannot be mapped
+        np.asarray(np.memmap(*one[:2], "r", *one[2:])) if one[3] else np.zeros(0, one[1]) for one in parts
+    ]
+    return _between(arrays, start, stop) or [np.zeros(0, np.uint16)]
+
+
+def _between(arrays: Sequence[np.ndarray], start: int, stop: int) -> list[np.ndarray]:
+    begins = accumulate(map(len, arrays), initial=0)
+    return [one[max(0, start - at) : max(0, stop - at)] for one, at in zip(arrays, begins, strict=False)]
+
+
 class TokenStream:
     """All documents of a split one after the other.
 
-    `stream[a:b]` is a read-only numpy view (uint16 or int32) of the mapped file. `document_starts` holds the
-    position of each document's first token, int64; no other place knows the borders of documents.
+    `stream[a:b]` is a read-only numpy view (uint16 or int32) of the mapped file; of files of others it has
+    their type, and is a copy from several. `document_starts` holds the position of each document's first
+    token, int64; no other place knows the borders of documents.
     """
 
     def __init__(self, path: Path, vocab_size: int):
         self.path, self.vocab_size = path, vocab_size
         self.document_starts = np.load(path.with_suffix(DOCUMENTS))
-        file, kind = path.with_suffix(TOKENS), token_type(vocab_size)
-        # An empty file cannot be mapped.
-        self._tokens = np.asarray(np.memmap(file, kind, "r")) if file.stat().st_size else np.zeros(0, kind)
+        file, kind, listed = path.with_suffix(TOKENS), token_type(vocab_size), path.with_suffix(PARTS)
+        if listed.exists():
+            self._arrays = mapped(*json.loads(listed.read_text(encoding="utf-8")))
+        else:
+            self._arrays = mapped([(file, kind, 0, file.stat().st_size // np.dtype(kind).itemsize)])
+        self._size = sum(map(len, self._arrays))
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return self._size
 
     def __getitem__(self, window: slice) -> np.ndarray:
-        return self._tokens[window]
+        start, stop, _ = window.indices(self._size)
+        found = _between(self._arrays, start, stop)
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def document_begins(self, opened: bool) -> np.ndarray:
         """The position of each document's first input, int64.
@@ -98,7 +123,8 @@ class TokenStream:
         parts = [self[starts[one] : starts[one] + min(size, whole[one])] for one in chosen]
         ends = [end if whole[one] > size else [] for one in chosen]
         pieces = [piece for pair in zip(parts, ends, strict=True) for piece in pair]
-        made._tokens = np.concatenate([self[:0], *pieces]).astype(self._tokens.dtype)
+        made._arrays = [np.concatenate([self[:0], *pieces]).astype(self._arrays[0].dtype)]
+        made._size = len(made._arrays[0])
         return made
 
     def __reduce__(self) -> tuple:
