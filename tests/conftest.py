@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import importlib.metadata
 import json
 import os
 import shutil
@@ -36,6 +37,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What a command prints and sets on a machine with other work would depend on the tests beside this one.
 os.getloadavg = lambda: (0.0, 0.0, 0.0)
+
+# A run of six steps waits for the disk about thirty times; what a test writes need not outlive a power cut.
+os.fsync = lambda descriptor: None
+
+# Looking through all modules and tests for garbage, again and again, takes a twentieth of the time.
+gc.set_threshold(20_000, 50, 100)
+
+# Each trainer looks through all installed packages for callbacks.
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 
 PLUGINS = sorted((Path(__file__).parent / "encodings" / "plugins").glob("*.py"))
 
@@ -136,8 +146,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
-def pytest_collection_finish():
-    # A run collects garbage before its evaluation, and would look through thousands of tests each time.
+@pytest.fixture(autouse=True, scope="module")
+def _frozen():
+    """A run collects garbage before its evaluation, and would look through all tests and modules."""
     gc.collect()
     gc.freeze()
 
