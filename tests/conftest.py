@@ -256,18 +256,14 @@ def forks():
 
 @pytest.fixture
 def drawn():
-    """The pictures of an evaluation are drawn."""
-
-
-DRAWN = {"comparison", "figures", "reports", "scripts", "sweep"}
-"""Folders in which they are drawn for every test."""
+    """The tables, curves and page of an evaluation are written."""
 
 
 @pytest.fixture(autouse=True)
 def _undrawn(request, monkeypatch):
-    """Evaluations without their pictures, which take a second each."""
-    if "drawn" not in request.fixturenames and not DRAWN & {*request.path.parts}:
-        monkeypatch.setattr("zoo.reports.evaluate.pictures", lambda summary: {})
+    """Evaluations without these, which take ten times as long as to measure so little."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr("zoo.reports.evaluate.write_results", lambda folder: None)
 
 
 @pytest.fixture
@@ -279,9 +275,9 @@ def unmeasured(monkeypatch):
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory):
     """A trained and evaluated run of the recipe `max_index`, which no test changes."""
-    from zoo.reports.fit import fit
+    from zoo.training.fit import fit
 
-    return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny")
+    return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny").folder
 
 
 @pytest.fixture
