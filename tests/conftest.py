@@ -38,9 +38,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What a command prints and sets on a machine with other work would depend on the tests beside this one.
 os.getloadavg = lambda: (0.0, 0.0, 0.0)
 
-# A run of six steps waits for the disk about thirty times; what a test writes need not outlive a power cut.
-os.fsync = lambda descriptor: None
-
 # Looking through all modules and tests for garbage, again and again, takes a twentieth of the time.
 gc.set_threshold(20_000, 50, 100)
 
@@ -155,9 +152,11 @@ def _frozen():
 
 @pytest.fixture(autouse=True)
 def _only_marked_tests_launch(request, monkeypatch):
-    """A test that starts a Python process without the mark `launch` fails: the default run has none."""
+    """A default test that starts a Python process fails, and none waits for the disk."""
     if request.node.get_closest_marker("launch") or request.node.get_closest_marker("slow"):
         return
+    # A run of six steps waits for the disk thirty times.
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     init = subprocess.Popen.__init__
 
     def checked_init(self, args, *rest, **options):
