@@ -137,8 +137,9 @@ def test_a_stopped_entry_is_resumed_and_a_killed_one_begins_with_another_recipe(
 ):
     run_folder, table = here / "runs" / "studies" / "tiny" / "rope_seed0", here / "out" / "tiny.parquet"
     metrics = run_folder / "metrics.csv"
-    steps = [*STUDY["set"], "data.batch_size=64", "trainer.max_steps=60"]
-    long = {"set": steps, "after_training": {}, "threads": 1}
+    # Long enough for a signal to come in time.
+    slow = ["data.batch_size=64", "trainer.limit_val_batches=null", "trainer.max_steps=60"]
+    long = {"set": [*STUDY["set"], *slow], "after_training": {}, "threads": 1}
     killer = Thread(target=kill_in_training, args=(metrics, os.getpid(), signal.SIGTERM))
     killer.start()
     assert sweep(**long) == 130
