@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import importlib.metadata
 import json
 import os
 import shutil
@@ -36,6 +37,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What a command prints and sets on a machine with other work would depend on the tests beside this one.
 os.getloadavg = lambda: (0.0, 0.0, 0.0)
+
+# Looking through all modules and tests for garbage, again and again, takes a twentieth of the time.
+gc.set_threshold(20_000, 50, 100)
+
+# Each trainer looks through all installed packages for callbacks.
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 
 PLUGINS = sorted((Path(__file__).parent / "encodings" / "plugins").glob("*.py"))
 
@@ -136,17 +143,20 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
-def pytest_collection_finish():
-    # A run collects garbage before its evaluation, and would look through thousands of tests each time.
+@pytest.fixture(autouse=True, scope="module")
+def _frozen():
+    """A run collects garbage before its evaluation, and would look through all tests and modules."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _only_marked_tests_launch(request, monkeypatch):
-    """A test that starts a Python process without the mark `launch` fails: the default run has none."""
+    """A default test that starts a Python process fails, and none waits for the disk."""
     if request.node.get_closest_marker("launch") or request.node.get_closest_marker("slow"):
         return
+    # A run of six steps waits for the disk thirty times.
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     init = subprocess.Popen.__init__
 
     def checked_init(self, args, *rest, **options):
@@ -245,18 +255,14 @@ def forks():
 
 @pytest.fixture
 def drawn():
-    """The pictures of an evaluation are drawn."""
-
-
-DRAWN = {"comparison", "figures", "reports", "scripts", "sweep"}
-"""Folders in which they are drawn for every test."""
+    """The tables, curves and page of an evaluation are written."""
 
 
 @pytest.fixture(autouse=True)
 def _undrawn(request, monkeypatch):
-    """Evaluations without their pictures, which take a second each."""
-    if "drawn" not in request.fixturenames and not DRAWN & {*request.path.parts}:
-        monkeypatch.setattr("zoo.reports.evaluate.pictures", lambda summary: {})
+    """Evaluations without these, which take ten times as long as to measure so little."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr("zoo.reports.evaluate.write_results", lambda folder: None)
 
 
 @pytest.fixture
@@ -268,9 +274,9 @@ def unmeasured(monkeypatch):
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory):
     """A trained and evaluated run of the recipe `max_index`, which no test changes."""
-    from zoo.reports.fit import fit
+    from zoo.training.fit import fit
 
-    return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny")
+    return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny").folder
 
 
 @pytest.fixture

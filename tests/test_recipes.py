@@ -1,5 +1,6 @@
 """Every shipped recipe is read, built and takes a training step."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -65,9 +66,15 @@ def small(recipe, texts):
     return sets
 
 
+@functools.cache
+def whole(file):
+    """A recipe as it is shipped."""
+    return read_recipe(file)
+
+
 def kind_of(file):
     """The parts of a recipe other than its encoding that decide which code runs."""
-    recipe = read_recipe(file)
+    recipe = whole(file)
     return recipe.model.kind, recipe.task.name, recipe.data.name, bool(recipe.init_from)
 
 
@@ -81,11 +88,10 @@ CHOSEN, SIMILAR = one_of_each_kind()
 
 
 def take_a_step(file, texts):
-    whole = read_recipe(file)
-    assert whole.name == file.stem
+    assert whole(file).name == file.stem
     # A base stands for all encodings that can be laid over it.
     encoding = ["model.encoding=learned"] if file in BASES else []
-    recipe = read_recipe(file, [*small(whole, texts), *encoding])
+    recipe = read_recipe(file, [*small(whole(file), texts), *encoding])
     source = open_data(recipe)
     task = build_task(recipe, source.vocab_size)
     batch = next(iter(source.train_loader()))
@@ -115,11 +121,11 @@ def test_the_other_recipes_take_a_step(texts):
         take_a_step(file, texts)
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if read_recipe(f).init_from], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [f for f in FILES if whole(f).init_from], ids=lambda file: file.stem)
 def test_a_recipe_with_init_from_continues_a_shipped_recipe(file, texts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recipe = read_recipe(file)
-    first = read_recipe(file.with_name(f"{Path(recipe.init_from).name}.yaml"))
+    recipe = whole(file)
+    first = whole(file.with_name(f"{Path(recipe.init_from).name}.yaml"))
     assert recipe.init_from == f"runs/{first.name}"
     steps = ["trainer.max_steps=2", "evaluate.max_tokens=64", "logging=[]"]
     for one in (first, recipe):
@@ -151,7 +157,7 @@ def test_a_large_run_is_prepared_and_trained_small(texts, tmp_path):
 
 def test_a_recipe_is_evaluated_from_its_trained_length_to_four_times_that():
     for file in (*FILES, *BASES):
-        recipe = read_recipe(file)
+        recipe = whole(file)
         assert max(recipe.evaluate.lengths) >= 4 * recipe.data.sequence_length, file
         assert min(recipe.evaluate.lengths) == recipe.data.sequence_length, file
 
@@ -165,7 +171,7 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
     for file in FILES:
         text = file.read_text()
         base = next((line for line in text.splitlines() if line.startswith("base:")), None)
-        resolved = read_recipe(file).as_dict()
+        resolved = whole(file).as_dict()
         resolved.pop("name")
         resolved["model"].pop("encoding")
         layout = str([resolved["model"].pop(key) for key in LAYOUT])
@@ -179,7 +185,7 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
 
 def test_every_generated_task_has_a_base():
     tasks = {name for name, dataset in registry.datasets.all().items() if dataset.gives != "text"}
-    trained_on = {read_recipe(file).data.name for file in BASES}
+    trained_on = {whole(file).data.name for file in BASES}
     assert tasks <= trained_on
 
 

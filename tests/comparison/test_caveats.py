@@ -81,16 +81,6 @@ def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, cav
     )
 
 
-def test_a_protocol_by_which_nothing_could_be_measured_is_reported(write_run, row_of, caveats_of):
-    def rows(recipe):
-        return [row_of(recipe, 16, "the text is too short", "fixed_targets", {"longest": None})]
-
-    reported = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=rows))
-    assert reported == (
-        "nothing could be measured by fixed_targets (longest null) (the text is too short) at 16",
-    )
-
-
 def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
     with pytest.raises(InputError, match=r"nothing was measured.*nonoverlapping at 16: too short"):
         build([write_run("a", values={16: "too short"})])

@@ -19,7 +19,7 @@ GENERATED = [name for name, about in registry.datasets.all().items() if about.so
 @pytest.mark.parametrize("name", sorted({*TEXT, *GENERATED}))
 def test_the_laws_of_datasets_hold(name, tmp_path, monkeypatch):
     if name in TEXT:  # of so many different rows a few tell as much
-        monkeypatch.setattr(dataset_laws, "SOME", 64)
+        monkeypatch.setattr(dataset_laws, "SOME", 32)
     subject = DatasetSubject(registry.datasets.describe(name), TEXT.get(name, {}), tmp_path)
     for law in LAWS:
         if law.does_not_apply(subject) is None:

@@ -50,10 +50,11 @@ def test_every_format_has_every_row(tmp_path, drawn):
 
 
 @pytest.mark.parametrize("failing", ["measurement", "lengths.json", "index.html"])
-def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, failing):
+def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, drawn, failing):
+    monkeypatch.setattr(reporting, "pictures", lambda summary: {})
     save(tmp_path, text_row(64))
-    drawn = files(tmp_path)
-    before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in drawn}
+    earlier = files(tmp_path)
+    before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in earlier}
     real = reporting.atomic_write
 
     def full(path, content):
@@ -65,7 +66,7 @@ def test_a_full_disk_leaves_whole_files_and_earlier_results(tmp_path, monkeypatc
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, text_row(128))
-    assert files(tmp_path) == drawn
+    assert files(tmp_path) == earlier
     if failing != "measurement":
         assert (tmp_path / "evaluation" / failing).read_bytes() == before[failing]
     # The measurement itself is stored before anything is made from it.

@@ -40,6 +40,7 @@ PANELS = 2 + 5 + 4  # maps, by position, learned
 def fitted(home, name, data, *sets):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
+        patch.setattr("zoo.reports.evaluate.write_results", lambda folder: None)
         run = zoo.fit({**RECIPE, "name": name, "data": data}, [*QUICK, "evaluate.lengths=[8]", *sets])
         return (home / run.path).absolute()
 

@@ -18,7 +18,7 @@ def test_the_page_of_a_comparison_draws_its_curves(write_run, open_page):
 
 
 @pytest.mark.slow
-def test_the_page_of_a_run_draws_its_curve(write_run, open_page):
+def test_the_page_of_a_run_draws_its_curve(write_run, open_page, drawn):
     run = write_run("a")
     show_results(run, read_measurements(run))
     page = open_page(run / "evaluation" / "index.html")

@@ -36,14 +36,15 @@ class Forks:
         self.server.stdin.flush()
         return json.loads(self.server.stdout.readline())
 
-    def start(self, arguments, folder, log, world_size=1, halt=None, patch=None, **environment):
+    def start(self, arguments, folder, log, world_size=1, halt=None, patch=None, nodes=1, **environment):
         """The process ids, the first of which is the group's too. Only the last process halts.
 
         Args:
             halt: where, and in which step; until `let_go`.
             patch: a Python file that each process runs first.
+            nodes: as many machines have the same number of processes each.
         """
-        pids = []
+        pids, local_size = [], world_size // nodes
         if world_size > 1:
             # Here, as in torchrun's agent: a port that a process would bind later may be taken by then.
             store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -54,8 +55,9 @@ class Forks:
         for rank in range(world_size):
             own = {}
             if world_size > 1:
-                own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
-                       "LOCAL_WORLD_SIZE": str(world_size), "WORLD_SIZE": str(world_size),
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank % local_size),
+                       "GROUP_RANK": str(rank // local_size),
+                       "LOCAL_WORLD_SIZE": str(local_size), "WORLD_SIZE": str(world_size),
                        "TORCHELASTIC_RUN_ID": "test"}  # fmt: skip
             if "SLURM_JOB_ID" in environment:
                 own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0",

@@ -34,9 +34,10 @@ AROUND = [("rope", "decoder"), ("fox", "decoder"), ("alibi", "decoder"), ("path"
 choose.BLOCK_ELEMENTS = 0
 
 
-def subjects():
-    """The subjects of the contract, and other models around some of them."""
-    yield from (*DEFAULTS, *OTHERS)
+def subjects(size):
+    """The subjects of the contract, and other models around some of them. Options and lists for two processes
+    stand for those of more."""
+    yield from (*DEFAULTS, *(OTHERS if size == 2 else ()))
     for spec, kind in AROUND:
         models = (Subject(spec, kind, config=config) for config in MODELS)
         yield from (one for one in models if kind == "decoder" or "sink_tokens" not in one.config)
@@ -73,7 +74,7 @@ def verb(options):
     found = {}
     with join(None, "cpu") as team, plugins_known():
         split = team.sequence_split()
-        for subject in subjects():
+        for subject in subjects(team.size):
             row = subject.tokens(2, 4 * LENGTH)
             try:
                 found[str(subject)] = max(

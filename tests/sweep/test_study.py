@@ -29,7 +29,9 @@ STUDY = {
     "protocols": ["accuracy"],
     "set": [
         "data.sequence_length=9",
+        "data.batch_size=8",
         "model.d_model=16",
+        "trainer.limit_val_batches=2",
         "trainer.max_steps=6",
         "trainer.log_every_n_steps=2",
         "evaluate.samples=33",
@@ -135,7 +137,9 @@ def test_a_stopped_entry_is_resumed_and_a_killed_one_begins_with_another_recipe(
 ):
     run_folder, table = here / "runs" / "studies" / "tiny" / "rope_seed0", here / "out" / "tiny.parquet"
     metrics = run_folder / "metrics.csv"
-    long = {"set": [*STUDY["set"], "trainer.max_steps=60"], "after_training": {}, "threads": 1}
+    # Long enough for a signal to come in time.
+    slow = ["data.batch_size=64", "trainer.limit_val_batches=null", "trainer.max_steps=60"]
+    long = {"set": [*STUDY["set"], *slow], "after_training": {}, "threads": 1}
     killer = Thread(target=kill_in_training, args=(metrics, os.getpid(), signal.SIGTERM))
     killer.start()
     assert sweep(**long) == 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import accumulate, cycle, islice, pairwise
 
 import torch
 from torch import Tensor
@@ -82,6 +83,12 @@ def decoded(
     return torch.cat([model(part, one, cache) for part, one in zip(parts, keeps, strict=True)], 1)
 
 
+def _chunks(length: int, *sizes: int) -> list[int]:
+    """Chunks of these sizes in turn, of so many tokens together."""
+    ends = [min(end, length) for end in accumulate(islice(cycle(sizes), max(length, 0)))]
+    return [end - begin for begin, end in pairwise([0, *ends]) if end > begin]
+
+
 def refuses(what: str, run: Callable[[], object], named: str) -> Outcome:
     """Passes where a run is refused with a message that names something."""
     try:
@@ -112,22 +119,23 @@ def cached_decoding(subject: Subject) -> Iterator[Outcome]:
     row = subject.tokens(2, LENGTH + 8)[:, :longest]
     length = row.shape[1]
     padded = torch.arange(length) >= torch.tensor([[0], [3]])
-    parts = [6, *[1] * (length - 6)]
+    mixed, after_padding = _chunks(length, 1, 1, 1, 5), [6, *_chunks(length - 6, 1, 1, 4)]
     for setting in subject.windows(4):
         model = subject.model(**setting)
-        for chunk in (1, 5) if length else ():
-            finding = _equal(model, lambda one, chunk=chunk: (decoded(one, row, chunk), one(row)))
+        for chunks in ([mixed] if setting else [1, 5]) if length else ():
+            finding = _equal(model, lambda one, chunks=chunks: (decoded(one, row, chunks), one(row)))
             if not finding.passed:
                 cache = Cache(model.num_layers)
-                steps = [partial(model, part, cache=cache) for part in row.split(chunk, 1)]
-                last = slice(-row.split(chunk, 1)[-1].shape[1], None)
+                steps = [partial(model, part, cache=cache) for part in row.split(chunks, 1)]
+                last = slice(-row.split(chunks, 1)[-1].shape[1], None)
                 found = first_difference(model, [partial(model, row)], steps, last)
                 if found:
                     yield failed(f"{found[0]} {OTHER_POSITIONS}; {finding.numbers}", found[1])
             yield finding
         if length > 6:
             yield _equal(
-                model, lambda one: (decoded(one, row, parts, padded)[padded], one(row, padded)[padded])
+                model,
+                lambda one: (decoded(one, row, after_padding, padded)[padded], one(row, padded)[padded]),
             )
         limit = model.encoding.max_length
         if longest is not None and (limit is None or limit > longest):

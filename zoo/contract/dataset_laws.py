@@ -67,8 +67,8 @@ def _batch(dataset: Dataset, indices: Sequence[int]) -> Batch:
     return default_collate([dataset[index] for index in indices])
 
 
-def _first(dataset: Dataset, count: int = SOME) -> Batch:
-    return _batch(dataset, range(min(count, len(dataset))))
+def _first(dataset: Dataset, times: int = 1) -> Batch:
+    return _batch(dataset, range(min(times * SOME, len(dataset))))
 
 
 def _same(one: Batch, other: Batch, what: str) -> Outcome:
@@ -164,7 +164,7 @@ def held_out(subject: DatasetSubject) -> Iterator[Outcome]:
     if share:
         yield passed("it declares that its examples are too few to hold any out")
         return
-    rows = _first(subject.source.dataset("train"), 16 * SOME)["tokens"].tolist()
+    rows = _first(subject.source.dataset("train"), 16)["tokens"].tolist()
     trained = {tuple(row) for row in rows}
     seen = sum(tuple(row) in trained for row in _first(valid)["tokens"].tolist())
     yield Outcome(seen == 0, f"{seen} validation examples are trained on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,11 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from zoo.data.draws import Draws, below
 from zoo.errors import InputError, Problem
 from zoo.launch.devices import batch_fault
+
+
+@functools.lru_cache(maxsize=2)  # sorting a generated epoch takes longer than a few steps of a small model
+def _order(seed: int, epoch: int, size: int) -> np.ndarray:
+    return Draws("order", seed, epoch).permutation(size)
 
 
 class EpochSampler:
@@ -53,7 +59,7 @@ class EpochSampler:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
         """Index arrays of this rank's micro-batches of an epoch, from the `start`-th on."""
-        order = Draws("order", self.seed, epoch).permutation(self.size)
+        order = _order(self.seed, epoch, self.size)
         for micro in range(start, len(self)):
             step, part = divmod(micro, self.accumulate)
             begin = step * self.batch_size + (part * self.world_size + self.rank) * self.share

@@ -92,6 +92,11 @@ def show_results(folder: Path, measurements: Sequence[Measurement], name: str | 
         name: of the run in the title; by default that in its recipe.
     """
     print(console(run_report(folder, measurements, name), terminal_width()) + "\n", flush=True)
+    write_results(folder)
+
+
+def write_results(folder: Path) -> None:
+    """Write the tables, curves and page of all measurements of a run."""
     file = folder / RESULTS
     with locked(folder):
         measured = read_measurements(folder)

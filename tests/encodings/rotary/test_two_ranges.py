@@ -12,7 +12,6 @@ import zoo
 from zoo import registry
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext, per_query_and_key
-from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError
 from zoo.pretrained.import_model import import_model, read_published
 
@@ -153,18 +152,6 @@ def test_where_no_distance_changes_it_is_rope(name, options, model_of, tokens, a
     for kind in ("decoder", "encoder") if registry.encodings.describe(name).encoder else ("decoder",):
         got, expected = (model_of(spec, kind)(row) for spec in ({"name": name, **options}, "rope"))
         agree(got, expected, encoding=name, against="rope, nothing changed")
-
-
-@pytest.mark.parametrize(("longest", "window"), [(4, 2), (6, 2), (12, 3), (48, 8)])
-def test_distances_up_to_the_window_are_those_of_rope(longest, window, made, size_of):
-    pos = torch.arange(100)
-    q, k = torch.randn(2, 1, 2, 100, D)
-    apart = pos[:, None] - pos
-    got = scores_of(made("dual_chunk", longest=longest, window=window), q, k, AttentionContext(pos, pos))
-    rope = scores_of(RoPE(size_of(d_model=2 * D, num_heads=2)), q, k, AttentionContext(pos, pos))
-    near = (apart >= 0) & (apart <= window)
-    torch.testing.assert_close(got[..., near], rope[..., near], rtol=0, atol=1e-5)
-    assert (got - rope)[..., apart > longest].abs().max() > 1e-1
 
 
 def test_a_bias_added_to_the_scores_is_kept(model_of, tokens, made):
