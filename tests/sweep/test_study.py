@@ -115,7 +115,8 @@ def test_a_reading_is_apart_from_the_study(sweep, here):
 def test_earlier_checkpoints_are_evaluated_where_a_study_asks(sweep, here):
     during = {"steps": [2, 4], "lengths": [21], "protocols": ["accuracy"]}
     kept = [*STUDY["set"], "checkpoint.every_n_steps=2", "checkpoint.keep_every_n_steps=2"]
-    assert sweep(during=during, set=kept, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
+    assert sweep("--keep", during=during, set=kept, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
+    assert (here / "runs" / "studies" / "tiny" / "t5_seed0" / "checkpoints" / "last.ckpt").is_file()
     (run,) = stored.read(here / "out" / "tiny.parquet")
     assert {(one.step, *(row.length for row in one.rows)) for one in run.measurements} == {
         (2, 21), (4, 21), (6, 9, 21),

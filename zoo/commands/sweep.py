@@ -22,7 +22,7 @@ zoo sweep STUDY.yaml --only alibi,rope --limit 3 --nice && zoo compare STUDY.par
 """
 
 OF_RECIPES = ("seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
-OF_STUDIES = ("store", "only", "limit", "nice", "forget")
+OF_STUDIES = ("store", "only", "limit", "nice", "keep", "forget")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     study.add_argument("--only", type=words, default=[], metavar="A,B", help="these encodings (default: all)")
     study.add_argument("--limit", type=count, metavar="N", help="train at most N missing entries")
     study.add_argument("--nice", action="store_true", help="give way to other processes")
+    study.add_argument("--keep", action="store_true", help="keep the run folders, in runs/studies/STUDY")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -93,8 +94,9 @@ def run(options: argparse.Namespace) -> None:
     words = [word for word in options.arguments if word not in how]
     if of_study:
         sweep = TableSweep(
-            options.files, words, options.store, options.only, options.limit, options.jobs, options.nice
-        )
+            options.files, words, options.store, options.only, options.limit, options.jobs, options.nice,
+            options.keep,
+        )  # fmt: skip
     else:
         study = read_flags(options.files[0], options.encodings, options.seeds, options.set, options.grid)
         sweep = FolderSweep(study, words, options.out, options.jobs, options.select_seeds)

@@ -2,8 +2,10 @@
 
 --format safetensors   model.safetensors  recipe.yaml  card.json  tokenizer.json  README.md
 --format hf            config.json  generation_config.json  model.safetensors  tokenizer.json
-                       tokenizer_config.json  README.md, and modeling_zoo.py where `transformers` has no such
-                       architecture
+                       tokenizer_config.json  zoo_recipe.yaml  card.json  README.md, and modeling_zoo.py where
+                       `transformers` has no such architecture
+
+Both have lengths.csv and lengths.png of a run that was evaluated.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ import torch
 from zoo.data.text.tokenizer import CHARACTERS, TextTokenizer
 from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from zoo.errors import InputError, Problem, collect
+from zoo.evaluation.store import read_measurements
 from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
 from zoo.pretrained.import_model import CONFIG, GENERATION_CONFIG, PUBLISHED, TOKENIZER
 from zoo.pretrained.model_card import PACKAGE, Exported, model_card
 from zoo.pretrained.options import OLDER
+from zoo.recipe import dump
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
@@ -36,6 +40,8 @@ from zoo.runs.load import load_run
 from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
+TRAINED_BY = "zoo_recipe.yaml"
+"""The recipe beside a model in the format of `transformers`, which the zoo does not take for a run."""
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
 """Bound on the distance of logits from the run's, relative to the largest, and how many are compared."""
 READ_BY_4 = "transformers 4.57 and later, and tools that know the keys of version 4"
@@ -89,6 +95,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
             shutil.copyfile(file, folder / file.name)
         if form == "hf":
             exported = _write_hf(task, folder, out, run / PUBLISHED)
+            atomic_write(folder / TRAINED_BY, dump(task.recipe))
         else:
             if (run / PUBLISHED).is_dir():
                 shutil.copytree(run / PUBLISHED, folder / PUBLISHED)
@@ -98,10 +105,15 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         write_card(folder, card)
         curves = (run / RESULTS).with_suffix(".md")
         table = curves.read_text(encoding="utf-8") if curves.is_file() else None
-        if table is not None and (picture := (run / RESULTS).with_suffix(".png")).is_file():
-            shutil.copyfile(picture, folder / picture.name)
-            table = f"![Loss by length]({picture.name})\n\n{table}"
-        text = model_card(task.recipe.as_dict(), card, table, exported)
+        if table is not None:
+            beside = [curves.with_suffix(suffix) for suffix in (".csv", ".png")]
+            for file in (file for file in beside if file.is_file()):
+                shutil.copyfile(file, folder / file.name)
+            picture = f"![Loss by length]({beside[1].name})\n\n"
+            table = picture * beside[1].is_file() + table
+        measured = [one for one in read_measurements(run) if one.step == card.get("steps")]
+        own = [one for one in measured if one.changed == task.changed]
+        text = model_card(task.recipe.as_dict(), card, table, exported, own)
         atomic_write(folder / "README.md", text)
     return exported
 

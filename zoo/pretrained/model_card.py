@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader
 
+from zoo.comparison.formatting import display_name
+from zoo.evaluation.measurement import Measurement
 from zoo.pretrained.options import called
+from zoo.recipe.encoding import encoding_label
 from zoo.runs.code_source import code_sources, packages
+from zoo.training.plan import short
 
 PACKAGE = "positional-encoding-zoo"
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
+MEASURES = ("bits_per_byte", "accuracy", "loss_nats")
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ def model_card(
     card: dict[str, Any],
     curves: str | None,
     exported: Exported,
+    measured: Sequence[Measurement] = (),
 ) -> str:
     """The model card, Markdown under the hub's metadata. No licence is given: the run does not know it.
 
@@ -53,6 +61,7 @@ def model_card(
         card: the run's; empty for a checkpoint that has none.
         curves: the tables of its evaluation, Markdown; None where it was not evaluated.
         exported: the result of its export.
+        measured: the measurements of the exported model, for the hub's index of results.
     """
     loaded_by, model, encoding = exported.loaded_by, recipe["model"], called(recipe["model"]["encoding"])
     library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
@@ -67,6 +76,8 @@ def model_card(
     imported = card.get("imported") or {}
     if (data := HUB_DATASETS.get(recipe["data"]["name"])) and not imported:
         metadata["datasets"] = [data]
+    if results := [one for measurement in measured for one in _results(measurement, recipe, metadata)]:
+        metadata["model-index"] = [{"name": model_name(recipe, card), "results": results}]
     needs_zoo = library == "zoo" or "trust_remote_code" in loaded_by
     # One level deeper than in the run's own report, whose title says nothing new here.
     body = re.sub("^##", "###", re.sub("^# .*\n", "", curves or "", flags=re.M).strip(), flags=re.M)
@@ -82,3 +93,39 @@ def model_card(
         metadata=yaml.safe_dump(metadata, sort_keys=False),
         packages=" ".join([PACKAGE, *packages(code_sources(recipe))]) if needs_zoo else "",
     )  # fmt: skip
+
+
+def model_name(recipe: dict[str, Any], card: dict[str, Any]) -> str:
+    """`zoo-rope-1.31M-wikitext-2-5.73M-L256-seed0`: encoding, parameters, corpus, tokens seen, trained length
+    and seed."""
+    data, counts = recipe["data"], card.get("parameters") or {}
+    words = [
+        encoding_label(recipe["model"]["encoding"]), short(counts.get("total") or 0), corpus_name(data),
+        short(card.get("tokens_seen") or 0), f"L{data['sequence_length']}", f"seed{recipe['seed']}",
+    ]  # fmt: skip
+    return "-".join(
+        ["zoo", *(re.sub(r"[^A-Za-z0-9.]+", "-", word.replace(" ", "")).strip("-") for word in words)]
+    )
+
+
+def corpus_name(data: dict[str, Any]) -> str:
+    """The name of a dataset, or the last part of the folder or of the hub's id that holds it."""
+    return Path(data.get("id") or data.get("root") or data["name"]).name
+
+
+def _results(one: Measurement, recipe: dict[str, Any], metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """A measurement in the hub's form: a result for each length."""
+    corpus = one.parameters.get("data") or corpus_name(recipe["data"])
+    found = []
+    for row in one.rows:
+        measure = next((name for name in MEASURES if getattr(row, name, None) is not None), None)
+        if measure:
+            name = f"{display_name(measure)} at {row.length} tokens, {one.protocol}"
+            found.append(
+                {
+                    "task": {"type": metadata.get("pipeline_tag", "other")},
+                    "dataset": {"name": corpus, "type": HUB_DATASETS.get(corpus, corpus)},
+                    "metrics": [{"name": name, "type": measure, "value": getattr(row, measure)}],
+                }
+            )
+    return found

@@ -15,10 +15,10 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from zoo.models.cache import Cache
 from zoo.models.transformer import Decoder
+from zoo.pretrained.architectures.own import MODEL_TYPE
 from zoo.recipe import schema
 from zoo.recipe.sections import resolve_encoding
 
-MODEL_TYPE = "positional_encoding_zoo"
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 """The name of the cache that `generate` gives and takes: renamed in transformers 5.24."""
 

@@ -39,8 +39,9 @@ def give_way() -> None:
         group.write_text("19")
 
 
-def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str]:
-    """Measure the missing entries, at most `limit` of them. Returns the names of those that failed."""
+def work_through(entries: Sequence[Entry], limit: int | None = None, keep: bool = False) -> list[str]:
+    """Measure the missing entries, at most `limit` of them, and `keep` the run folders or not. Returns the
+    names of those that failed."""
     # All modules are imported now: a queue of days computes with the code that it began with.
     for kind in registry.KINDS.values():
         for name in kind.names():
@@ -57,7 +58,7 @@ def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str
                 continue
             started += 1
             try:
-                run = measured(entry)
+                run = measured(entry, keep)
             except (InputError, RunError) as error:
                 failed.append(entry.path)
                 print(f"{entry.study.name} {entry.name}: FAILED: {error}", flush=True)
@@ -70,9 +71,9 @@ def work_through(entries: Sequence[Entry], limit: int | None = None) -> list[str
     return failed
 
 
-def measured(entry: Entry) -> RunInfo:
-    """Train and evaluate an entry in a run folder, which is deleted unless the process is stopped: the next
-    one resumes the run there, of the same recipe, from its last checkpoint."""
+def measured(entry: Entry, keep: bool = False) -> RunInfo:
+    """Train and evaluate an entry in a run folder, which is deleted unless it is to be kept or the process is
+    stopped: the next one resumes the run there, of the same recipe, from its last checkpoint."""
     from zoo.training.fit import fit
 
     study, recipe = entry.study, entry.recipe
@@ -107,7 +108,8 @@ def measured(entry: Entry) -> RunInfo:
             "seconds": {"training": round(training, 1), "evaluation": round(time.time() - trained, 1)},
         }  # fmt: skip
         about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
-        shutil.rmtree(folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
         return replace(run, measurements=tuple(measurements), **about)
     except (InputError, RunError):
         shutil.rmtree(folder, ignore_errors=True)

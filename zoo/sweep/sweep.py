@@ -44,6 +44,7 @@ class TableSweep:
         limit: the most entries to measure.
         jobs: processes; by default one for each visible GPU, and on a CPU one.
         nice: whether to give way to other processes.
+        keep: whether to keep the run folders, in runs/studies/STUDY.
     """
 
     files: Sequence[Path]
@@ -53,6 +54,7 @@ class TableSweep:
     limit: int | None = None
     jobs: int | None = None
     nice: bool = False
+    keep: bool = False
 
     def run(self) -> None:
         """Measure the missing entries.
@@ -83,7 +85,7 @@ class TableSweep:
         most = min(self.limit or len(missing), len(missing))
         places = environments(missing[0].recipe.trainer, self.jobs, most, visible_gpus())
         if len(places) == 1:
-            return work_through(missing, self.limit)
+            return work_through(missing, self.limit, self.keep)
         shares = [len(range(n, most, len(places))) for n in range(len(places))]
         words = [[*self.words, "--jobs=1", *([f"--limit={n}"] if self.limit else [])] for n in shares]
         return [*run_all([Command(f"job {n}", own) for n, own in enumerate(words, 1)], places)]

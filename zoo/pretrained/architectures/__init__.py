@@ -14,6 +14,7 @@ from zoo.pretrained.architectures.gpt import BLOOM, GPT2, GPT_NEOX, MPT
 from zoo.pretrained.architectures.hybrid import COHERE2, EXAONE4, OLMO3
 from zoo.pretrained.architectures.llama import GEMMA3, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3, SMOLLM3
 from zoo.pretrained.architectures.ministral import MINISTRAL3
+from zoo.pretrained.architectures.own import OWN
 from zoo.pretrained.architectures.phi import PHI3
 
 ARCHITECTURES = {
@@ -46,6 +47,8 @@ def architecture_of(values: dict[str, Any], where: str) -> tuple[str, Architectu
         InputError: none, one that is not known, or one of another `model_type`.
     """
     named, kind = values.get("architectures") or [], values.get("model_type") or ""
+    if kind == OWN.model_type:
+        return "ZooForCausalLM", OWN
     same = [name for name, one in ARCHITECTURES.items() if one.model_type == kind]
     if same and all(str(name).endswith("Model") for name in named):
         named = same
