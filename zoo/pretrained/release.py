@@ -19,7 +19,6 @@ from zoo.pretrained.export import export
 from zoo.pretrained.model_card import model_name
 from zoo.runs.folder import CARD, EXPORTED
 from zoo.runs.load import load_run
-from zoo.tasks.task import Task
 
 INDEX = "index.json"
 
@@ -42,17 +41,15 @@ def release(paths: Sequence[Path], out: Path, form: str, sets: Sequence[str] = (
             hold, which leaves those before it.
     """
     problems: list[Problem] = []
-    tasks: dict[Path, Task] = {}
+    names: dict[Path, tuple[str, str]] = {}
     for path in paths:
         with collect(problems):
-            tasks[path] = load_run(path, sets).task
-    names = {path: model_name(task.recipe.as_dict(), task.card) for path, task in tasks.items()}
-    counts = Counter(names.values())
+            task = load_run(path, sets).task
+            names[path] = model_name(task.recipe.as_dict(), task.card), task.recipe.name
+    counts = Counter(name for name, _ in names.values())
     named = {
-        path: out / (name if counts[name] == 1 else f"{name}-{tasks[path].recipe.name}")
-        for path, name in names.items()
+        path: out / (name if counts[name] == 1 else f"{name}-{run}") for path, (name, run) in names.items()
     }
-    del tasks
     for folder, count in Counter(named.values()).items():
         if folder.exists():
             message = "is there already; remove it, or choose another --out"
