@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import json
 import os
 import secrets
@@ -123,6 +124,12 @@ def fsync_folder(folder: Path) -> None:
 def shortest(path: str | Path) -> str:
     """A path in full, or relative to the working directory where that is shorter."""
     return min(str(path), os.path.relpath(path), key=len)
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 digest of a file, as hexadecimal text."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_text(file: Path, advice: str = "") -> str:

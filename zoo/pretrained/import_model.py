@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import sys
@@ -19,7 +18,7 @@ from zoo.console import progress_bar
 from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem, first_line
-from zoo.files import atomic_file, atomic_folder, read_json
+from zoo.files import atomic_file, atomic_folder, file_sha256, read_json
 from zoo.pretrained.architecture import Architecture, PublishedConfig
 from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
@@ -261,10 +260,7 @@ def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[s
 def _origin(published: Published) -> dict[str, Any]:
     """The origin of the model, for the card; null where it is unknown."""
     files = sorted({CONFIG, TOKENIZER, *(file.name for file in published.files.values())})
-    digests = {}
-    for name in files:
-        with (published.folder / name).open("rb") as file:
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    digests = {name: file_sha256(published.folder / name) for name in files}
     imported = {"from": published.origin, "architecture": published.name, "sha256": digests}
     return {"imported": imported, "tokens_seen": None, "seed": None, "data": None, "finished": True}
 

@@ -12,6 +12,7 @@ import yaml
 from jinja2 import Environment, PackageLoader
 
 from zoo.comparison.formatting import display_name
+from zoo.comparison.statistics import MAIN
 from zoo.evaluation.measurement import Measurement
 from zoo.pretrained.options import called
 from zoo.recipe.encoding import encoding_label
@@ -21,7 +22,6 @@ from zoo.training.plan import short
 PACKAGE = "positional-encoding-zoo"
 # The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
-MEASURES = ("bits_per_byte", "accuracy", "loss_nats")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _results(one: Measurement, recipe: dict[str, Any], metadata: dict[str, Any])
     corpus = one.parameters.get("data") or corpus_name(recipe["data"])
     found = []
     for row in one.rows:
-        measure = next((name for name in MEASURES if getattr(row, name, None) is not None), None)
+        measure = next((name for name in MAIN if getattr(row, name, None) is not None), None)
         if measure:
             name = f"{display_name(measure)} at {row.length} tokens, {one.protocol}"
             found.append(

@@ -6,7 +6,6 @@ FOLDER/index.json  of each: name, size and digest of its weights, parameters, st
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, collect
-from zoo.files import atomic_write, read_json
+from zoo.files import atomic_write, file_sha256, read_json
 from zoo.pretrained.export import export
 from zoo.pretrained.model_card import model_name
 from zoo.runs.folder import CARD, EXPORTED
@@ -70,11 +69,9 @@ def index(out: Path) -> list[dict[str, Any]]:
     found = []
     for weights in sorted(out.glob(f"*/{EXPORTED}")):
         card = read_json(weights.parent / CARD)
-        with weights.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         found.append({
             "name": weights.parent.name, "weights": weights.name, "bytes": weights.stat().st_size,
-            "sha256": digest, "parameters": card.get("parameters"), "steps": card.get("steps"),
+            "sha256": file_sha256(weights), "parameters": card.get("parameters"), "steps": card.get("steps"),
             "fingerprint": card.get("fingerprint"),
         })  # fmt: skip
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.files import file_sha256
 from zoo.recipe import Recipe
 from zoo.recipe.diff import may_change_after_training
 from zoo.recipe.encoding import encodings_in
@@ -66,8 +66,7 @@ def read_init_from(recipe: Recipe) -> Origin:
     ]
     if problems:
         raise InputError(Problem(f"{path} holds another model: {'; '.join(problems)}", key=KEY))
-    with checkpoint.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = file_sha256(checkpoint)
     return Origin(
         path=path,
         weights=content["state_dict"],
