@@ -124,6 +124,17 @@ def test_earlier_checkpoints_are_evaluated_where_a_study_asks(sweep, here):
     assert run.recipe["trainer"]["precision"] == "bf16-mixed"
 
 
+def test_a_run_that_was_kept_is_not_replaced_by_that_of_another_recipe(sweep, here, capsys):
+    few = {"encodings": {0: ["t5"]}, "after_training": {}}
+    assert sweep("--keep", **few) == 0
+    kept = here / "runs" / "studies" / "tiny" / "t5_seed0" / "checkpoints" / "last.ckpt"
+    trained = kept.read_bytes()
+    (here / "out" / "tiny.parquet").unlink()
+    assert sweep(set=[*STUDY["set"], "optimizer.lr=1e-4"], **few) == 1
+    assert "a finished run of another recipe is here" in capsys.readouterr().out
+    assert kept.read_bytes() == trained
+
+
 def test_a_study_for_a_gpu_is_passed_over_without_one(sweep, here, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert sweep(accelerator="gpu") == 0

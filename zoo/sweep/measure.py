@@ -73,14 +73,21 @@ def work_through(entries: Sequence[Entry], limit: int | None = None, keep: bool 
 
 def measured(entry: Entry, keep: bool = False) -> RunInfo:
     """Train and evaluate an entry in a run folder, which is deleted unless it is to be kept or the process is
-    stopped: the next one resumes the run there, of the same recipe, from its last checkpoint."""
+    stopped: the next one resumes the run there from its last checkpoint.
+
+    Raises:
+        InputError: if the folder has a finished run of another recipe.
+    """
     from zoo.training.fit import fit
 
     study, recipe = entry.study, entry.recipe
     folder = RUNS / "studies" / study.name / entry.name
-    if (folder / RECIPE).exists() and stored_recipe(folder) != recipe.as_dict():
-        shutil.rmtree(folder)
     done = steps_done(folder)
+    if (folder / RECIPE).exists() and (there := stored_recipe(folder)) != recipe.as_dict():
+        if done == there["trainer"]["max_steps"]:
+            raise InputError(f"{folder}: a finished run of another recipe is here; move or delete it")
+        shutil.rmtree(folder)
+        done = 0
     torch.set_num_threads(study.threads)
     start = time.time()
     try:
@@ -112,7 +119,8 @@ def measured(entry: Entry, keep: bool = False) -> RunInfo:
             shutil.rmtree(folder, ignore_errors=True)
         return replace(run, measurements=tuple(measurements), **about)
     except (InputError, RunError):
-        shutil.rmtree(folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
