@@ -60,6 +60,8 @@ def test_the_name_has_options_and_the_last_part_of_a_corpus():
     }  # fmt: skip
     card = {"parameters": {"total": 124_439_808}, "tokens_seen": 8_912_896_000}
     assert model_name(recipe, card) == "zoo-heads-alibi-none-entmax-124M-fineweb-edu-8.91G-L512-seed3"
+    card["imported"] = {"from": "openai-community/gpt2"}  # of which the recipe has the evaluation alone
+    assert model_name(recipe, card) == "zoo-heads-alibi-none-entmax-124M-gpt2"
 
 
 @pytest.mark.slow

@@ -97,12 +97,14 @@ def model_card(
 
 def model_name(recipe: dict[str, Any], card: dict[str, Any]) -> str:
     """`zoo-rope-1.31M-wikitext-2-5.73M-L256-seed0`: encoding, parameters, corpus, tokens seen, trained length
-    and seed."""
-    data, counts = recipe["data"], card.get("parameters") or {}
-    words = [
-        encoding_label(recipe["model"]["encoding"]), short(counts.get("total") or 0), corpus_name(data),
-        short(card.get("tokens_seen") or 0), f"L{data['sequence_length']}", f"seed{recipe['seed']}",
-    ]  # fmt: skip
+    and seed. Of an imported model the first two and the last part of what it was imported from."""
+    data, counts, imported = recipe["data"], card.get("parameters") or {}, card.get("imported")
+    words = [encoding_label(recipe["model"]["encoding"]), short(counts.get("total") or 0)]
+    if imported:
+        words.append(Path(imported["from"]).name)
+    else:
+        words += [corpus_name(data), short(card.get("tokens_seen") or 0), f"L{data['sequence_length']}"]
+        words.append(f"seed{recipe['seed']}")
     return "-".join(
         ["zoo", *(re.sub(r"[^A-Za-z0-9.]+", "-", word.replace(" ", "")).strip("-") for word in words)]
     )
