@@ -10,34 +10,51 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from board.measured import DISPLAYED
-from results import Study
+from results import Study, stored_runs
 from zoo.figures.style import HUES, RC, content
 from zoo.reports.text import markdown_table
+from zoo.runs.folder import LAST
+
+STARTED_FROM = "novels.parquet", "novels_rope_seed0"
+"""The table and the run of the model that is trained on."""
 
 
 def growth(study: Study, stored: Path) -> pd.DataFrame:
-    """The bits per byte of every checkpoint that is read at several lengths.
+    """The bits per byte of every checkpoint that is read at several lengths. Of a study that trains a stored
+    model on, also before that: with the options of each entry, and no tokens seen.
 
     Columns: encoding, tokens (seen so far), length, value.
     """
     rows = []
     for entry in (entry for entry in study.entries(stored) if study.during and entry.run):
-        data = entry.recipe.data
+        data, during = entry.recipe.data, study.during
         name = DISPLAYED.get(entry.encoding, entry.encoding)
-        for one in entry.run.measurements:
-            if one.protocol in study.during.protocols and not one.changed:
-                tokens = one.step * data.batch_size * data.sequence_length
-                rows += [(name, tokens, row.length, row.bits_per_byte) for row in one.rows
-                         if row.length in study.during.lengths and row.bits_per_byte is not None]  # fmt: skip
+        read = [one for one in entry.run.measurements if one.protocol in during.protocols and not one.changed]
+        kind = next(one.kind for one in read if one.step == during.steps[0])
+        if entry.recipe.init_from:
+            first = stored_runs(stored / STARTED_FROM[0])[STARTED_FROM[1]]
+            options = {"name": entry.encoding, **study.options.get(entry.encoding, {})}
+            same = options.pop("name") == first.origin["encoding"]
+            changed = {f"model.encoding.{key}": value for key, value in options.items()}
+            read += [
+                one.model_copy(update={"step": 0}) for one in first.measurements
+                if same and one.changed == changed and one.checkpoint == str(LAST)
+            ]  # fmt: skip
+        for one in (one for one in read if one.kind == kind):
+            tokens = one.step * data.batch_size * data.sequence_length
+            rows += [(name, tokens, row.length, row.bits_per_byte) for row in one.rows
+                     if row.length in during.lengths and row.bits_per_byte is not None]  # fmt: skip
     columns = ["encoding", "tokens", "length", "value"]
     return pd.DataFrame(rows, columns=columns).sort_values(["length", "tokens"], kind="stable")
 
 
 def growth_table(found: pd.DataFrame) -> str:
-    """The values of the first checkpoint and of the last one, at each length."""
-    least, most = (f"{tokens / 1e6:.1f}" for tokens in (found["tokens"].min(), found["tokens"].max()))
-    ends = found.groupby(["encoding", "length"], sort=False)["value"].agg(["first", "last"])
-    cells = ends["first"].map("{:.3f}".format) + " → " + ends["last"].map("{:.3f}".format)
+    """The values at the least number of tokens and at the greatest, at each length."""
+    tokens = found["tokens"].min(), found["tokens"].max()
+    ends = found.pivot_table("value", ["encoding", "length"], "tokens", sort=False)[[*tokens]]
+    ends = ends.map(lambda value: "–" if pd.isna(value) else f"{value:.3f}")
+    cells = ends[tokens[0]] + " → " + ends[tokens[1]]
+    least, most = (f"{count / 1e6:.1f}" for count in tokens)
     table = cells.unstack()
     heads = [f"encoding, {least} → {most} million tokens", *map(str, table)]
     return markdown_table(heads, [[name, *row] for name, *row in table.fillna("–").itertuples()])
@@ -53,7 +70,7 @@ def growth_figure(found: pd.DataFrame, trained: int) -> bytes:
             at = found[found["length"] == length]
             for color, (name, own) in zip(HUES, at.groupby("encoding", sort=False), strict=False):
                 axes.plot(own["tokens"] / 1e6, own["value"], "o-", color=color, markersize=3, label=name)
-            axes.set_xscale("log", base=2)
+            axes.set_xscale("symlog", base=2, linthresh=found["tokens"][found["tokens"] > 0].min() / 1e6)
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.xaxis.set_major_formatter("{x:g}")
             axes.set_title(f"{length} tokens ({length / trained:g}x)", fontsize=8)

@@ -17,7 +17,7 @@ import leaderboard
 import results
 from board.boards import TaskBoard, read_boards
 from board.correlation import without_a_family
-from board.growth import growth, growth_table
+from board.growth import STARTED_FROM, growth, growth_table
 from board.measured import DISPLAYED, read_measured, stored_name
 from board.plots import NEXT
 from board.spread import RISING, Spread
@@ -329,3 +329,30 @@ def test_losses_of_earlier_checkpoints_are_over_the_tokens_seen(tmp_path):
     assert [*found["tokens"]] == [*tokens, *tokens] and {*found["length"]} == {256, 1024}
     row = growth_table(found).splitlines()[-1]
     assert row.count(f"{one.rows[0].bits_per_byte:.3f}") == 2
+
+
+def test_a_model_that_is_trained_on_has_its_losses_before_that(tmp_path):
+    """Those with the options of the entry, of the targets that its checkpoints are read on."""
+    stored = next(one for one in runs_of("text") if one.origin["encoding"] == "rope" and one.seed == 0)
+    one = next(one for one in stored.measurements if one.protocol == "sliding" and not one.changed)
+    yarn = {"scaling": "yarn", "factor": 4, "original_length": 512}
+    yarn = {f"model.encoding.{key}": value for key, value in yarn.items()}
+    other = one.model_copy(update={"targets": one.targets.model_copy(update={"digest": "0" * 64})})
+    before = [other, one, one.model_copy(update={"changed": yarn})]
+    write(tmp_path / STARTED_FROM[0], [replace(stored, path=STARTED_FROM[1], measurements=tuple(before))])
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "extend_novels")
+    during = {"steps": [9], "lengths": [256, 1024], "protocols": ["sliding"]}
+    after = tuple(
+        one.model_copy(update={"step": step, "checkpoint": f"step={step}.ckpt"}) for step in (9, 72)
+    )
+    names = ("rope", "rope_yarn", "rope_base", "drope")
+    write(tmp_path / "extend_novels.parquet", [
+        replace(stored, path=f"extend_novels_{name}_seed0", measurements=after) for name in names
+    ])  # fmt: skip
+    found = growth(replace(study, during=during), tmp_path)
+    tokens = found[found["length"] == 1024].groupby("encoding")["tokens"].apply(list).to_dict()
+    trained = [9 * 16384, 72 * 16384]
+    assert tokens == {
+        "rope": [0, *trained], "rope_yarn": [0, *trained], "rope_base": trained, "drope": trained,
+    }  # fmt: skip
+    assert growth_table(found).splitlines()[-1].count("– → ") == 2
