@@ -25,7 +25,16 @@ from board.plots import change_plot, picture, task_plot
 from board.questions import question_files
 from board.settings import settings_tables
 from board.values import csv, means_table, values, wide_table
-from board.variants import GATE, gate_figure, gate_table, own_boards, own_figure, own_table, variants
+from board.variants import (
+    GATE,
+    gate_figure,
+    gate_table,
+    gate_text,
+    own_boards,
+    own_figure,
+    own_table,
+    variants,
+)
 from zoo.comparison.formatting import display_name
 from zoo.figures.ranking import board, dots
 from zoo.files import atomic_write
@@ -145,6 +154,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if found := variants(boards, GATE):
         files["question_gate.png"] = gate_figure(found)
         answers["question-gate"] = gate_table(found)
+    if boards.text and (gated := boards.others.get(f"{GATE}text")):
+        answers["gate_text"] = gate_text(boards.text, gated)
     for study in studies:
         if len(grown := growth(study, stored)):
             files[f"{study.name}_growth.png"] = growth_figure(grown, min(study.lengths))

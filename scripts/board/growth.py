@@ -13,7 +13,6 @@ from board.measured import DISPLAYED
 from results import Study, stored_runs
 from zoo.figures.style import HUES, RC, content
 from zoo.reports.text import markdown_table
-from zoo.runs.folder import LAST
 
 STARTED_FROM = "novels.parquet", "novels_rope_seed0"
 """The table and the run of the model that is trained on."""
@@ -33,12 +32,13 @@ def growth(study: Study, stored: Path) -> pd.DataFrame:
         kind = next(one.kind for one in read if one.step == during.steps[0])
         if entry.recipe.init_from:
             first = stored_runs(stored / STARTED_FROM[0])[STARTED_FROM[1]]
+            last = max(one.step for one in first.measurements)
             options = {"name": entry.encoding, **study.options.get(entry.encoding, {})}
             same = options.pop("name") == first.origin["encoding"]
             changed = {f"model.encoding.{key}": value for key, value in options.items()}
             read += [
                 one.model_copy(update={"step": 0}) for one in first.measurements
-                if same and one.changed == changed and one.checkpoint == str(LAST)
+                if same and one.changed == changed and one.step == last
             ]  # fmt: skip
         for one in (one for one in read if one.kind == kind):
             tokens = one.step * data.batch_size * data.sequence_length

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from board.boards import Boards, TaskBoard, share
-from board.measured import LEFT_OUT
+from board.measured import LEFT_OUT, Measured
+from zoo.comparison.formatting import number
 from zoo.figures.style import HUES, RC, content, family_color
 from zoo.reports.text import markdown_table
 
@@ -93,6 +94,17 @@ def gate_figure(found: Mapping[str, Both]) -> bytes:
         marks = [panels[0].plot([], [], "o", color=color, markersize=4)[0] for color in HUES[: len(SHIFTS)]]
         figure.legend(marks, ["alone", "with a gate", "with a sink"], loc="outside lower center", ncols=3)
         return content(figure, ".png", dpi=200)
+
+
+def gate_text(text: Measured, gated: Measured, lengths: Sequence[int] = (256, 1024, 8192)) -> str:
+    """The losses on text without a gate and with one."""
+    means = pd.concat([one.means() for one in (text, gated)])
+    rows = [
+        [encoding, *(" → ".join(number(means.loc[name, at]) for name in names[:2]) for at in lengths)]
+        for encoding, names in GATED.items() if {*names[:2]} <= {*means.index}
+    ]  # fmt: skip
+    heads = [f"{length} ({length / text.trained:g}x)" for length in lengths]
+    return markdown_table(["encoding, without → with a gate", *heads], rows)
 
 
 def own_table(found: Mapping[str, Both]) -> str:
