@@ -98,7 +98,7 @@ def measured(entry: Entry, keep: bool = False) -> RunInfo:
                 measurements += _evaluate([folder], sets=[*plugins, *sets])
             if during := study.during:
                 earlier = [kept_checkpoint(folder, step) for step in during.steps]
-                measurements += _evaluate(earlier, during.lengths, during.protocols, [*plugins, *during.set])
+                measurements += _evaluate(earlier, during.lengths, during.protocols, plugins)
             measurements = merged(measurements)
             for reading in study.readings:
                 measurements += _read_again(folder, reading, plugins)

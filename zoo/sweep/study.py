@@ -64,7 +64,6 @@ class During:
     steps: list[int]
     lengths: list[int]
     protocols: list[str]
-    set: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, config=STRICT)
