@@ -49,15 +49,19 @@ def growth(study: Study, stored: Path) -> pd.DataFrame:
 
 
 def growth_table(found: pd.DataFrame) -> str:
-    """The values at the least number of tokens and at the greatest, at each length."""
-    tokens = found["tokens"].min(), found["tokens"].max()
-    ends = found.pivot_table("value", ["encoding", "length"], "tokens", sort=False)[[*tokens]]
-    ends = ends.map(lambda value: "–" if pd.isna(value) else f"{value:.3f}")
-    cells = ends[tokens[0]] + " → " + ends[tokens[1]]
-    least, most = (f"{count / 1e6:.1f}" for count in tokens)
-    table = cells.unstack()
-    heads = [f"encoding, {least} → {most} million tokens", *map(str, table)]
-    return markdown_table(heads, [[name, *row] for name, *row in table.fillna("–").itertuples()])
+    """The values at the least number of tokens and at the greatest, at each length; between them the least
+    value, where that is at neither."""
+    values = found.pivot_table("value", ["encoding", "length"], "tokens", sort=False).sort_index(axis=1)
+    least, most = (f"{count / 1e6:.1f}" for count in (values.columns[0], values.columns[-1]))
+    cells = values.apply(_ends, axis=1).unstack()
+    heads = [f"encoding, {least} → {most} million tokens", *map(str, cells)]
+    return markdown_table(heads, [[name, *row] for name, *row in cells.fillna("–").itertuples()])
+
+
+def _ends(values: pd.Series) -> str:
+    between = [values.min()] if values.idxmin() not in values.index[[0, -1]] else []
+    shown = [values.iloc[0], *between, values.iloc[-1]]
+    return " → ".join("–" if pd.isna(value) else f"{value:.3f}" for value in shown)
 
 
 def growth_figure(found: pd.DataFrame, trained: int) -> bytes:

@@ -329,6 +329,8 @@ def test_losses_of_earlier_checkpoints_are_over_the_tokens_seen(tmp_path):
     assert [*found["tokens"]] == [*tokens, *tokens] and {*found["length"]} == {256, 1024}
     row = growth_table(found).splitlines()[-1]
     assert row.count(f"{one.rows[0].bits_per_byte:.3f}") == 2
+    lowest = found["value"].where(found["tokens"] != tokens[1], 1.0)
+    assert growth_table(found.assign(value=lowest)).count("→ 1.000 →") == 2
 
 
 def test_a_model_that_is_trained_on_has_its_losses_before_that(tmp_path):
