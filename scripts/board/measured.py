@@ -26,7 +26,7 @@ from zoo.runs.folder import LAST
 REFERENCE = "rope"
 LEFT_OUT = frozenset({"drope"})
 """Encodings without a row. DroPE begins with the checkpoint of another encoding; trained from the start it is
-`none` with scaled logits beyond the trained length. `scripts/results/drope` has the comparison."""
+`none` with scaled logits beyond the trained length. The study extend_novels has it."""
 DISPLAYED = {
     "heads": "nape", "nape_entmax": "nape+entmax", "nape_adaptive": "asentmax",
     "alibi_entmax": "alibi+entmax", "rope_sink": "rope+sink",
