@@ -39,7 +39,7 @@ def variants(boards: Boards, prefix: str) -> dict[str, Both]:
     found = {}
     for one in boards.found:
         other = boards.others.get(prefix + one.study.name)
-        if other is None:
+        if other is None or not one.is_task:
             continue
         new = boards.scores(replace(other, title=one.title), boards.counted(one).title)
         if len(new) == sum(entry.encoding not in LEFT_OUT for entry in other.study.entries(Path())):

@@ -21,6 +21,7 @@ from board.growth import STARTED_FROM, growth, growth_table
 from board.measured import DISPLAYED, read_measured, stored_name
 from board.plots import NEXT
 from board.spread import RISING, Spread
+from board.variants import gate_text
 from zoo import registry
 from zoo.comparison.statistics import beyond, samples
 from zoo.comparison.stored import write
@@ -312,6 +313,16 @@ def test_a_family_that_makes_a_correlation_shows_in_its_range():
     pairs += [(4 + index, 9 + index, "b") for index in range(5)]
     found = without_a_family(pd.DataFrame(pairs, columns=["rise", "score", "family"]))
     assert found == pytest.approx((-1, 1))
+
+
+def test_gates_on_text_stand_beside_the_models_without():
+    studies = [one for one in results.read_studies(results.STUDIES) if one.name in ("text", "gate_text")]
+    boards = read_boards(studies, RESULTS)
+    rows = gate_text(boards.text, boards.others["gate_text"]).splitlines()[2:]
+    for name, row in zip(("none", "rope", "alibi"), rows, strict=True):
+        own = [text_rows(name, "sliding"), text_rows(f"{name}_gated", "sliding", "gate_text")]
+        values = [next(at["bits_per_byte"] for at in one if at["length"] == 1024) for one in own]
+        assert " → ".join(f"{value:.3f}" for value in values) in row
 
 
 def test_losses_of_earlier_checkpoints_are_over_the_tokens_seen(tmp_path):
