@@ -15,11 +15,11 @@ import pandas as pd
 from board.spread import Spread, seed_spread
 from results import Entry, Study
 from zoo.comparison.comparable import on_common_targets
-from zoo.comparison.frame import Results, series_of
+from zoo.comparison.frame import KIND, Results, series_of
 from zoo.comparison.paired import FEWEST_SEEDS, Basis, Estimate, Sample
 from zoo.comparison.ranking import Ranking, of_samples
 from zoo.comparison.run_info import RunInfo
-from zoo.comparison.statistics import beyond, estimate, only_rivals, samples, summary
+from zoo.comparison.statistics import beyond, estimate, samples, summary
 from zoo.figures.style import family
 from zoo.runs.folder import LAST
 
@@ -230,7 +230,11 @@ def _results(study: Study, entries: Sequence[Entry], changed: bool) -> Results:
     # A checkpoint in a window of its trained length is a baseline of text.
     window = {} if study.is_task else {"model.window": study.recipe("none", 0).data.sequence_length}
     runs = on_common_targets(shown_runs(entries, changed or window))[0]
-    results, _ = only_rivals(Results.of(series_of(runs)))
+    results = Results.of(series_of(runs))
+    # Only measurements of one kind compare: of each protocol the kind that most encodings have.
+    counts = results.rows.groupby(KIND)["encoding"].transform("nunique")
+    most = counts.groupby(results.rows["protocol"]).transform("max")
+    results = replace(results, rows=results.rows[counts == most])
     first = results.rows.groupby("encoding", sort=False)[["run", "changed"]].first()
     names = {
         label: curve_name(results.runs[run].origin["encoding"], json.loads(changed))

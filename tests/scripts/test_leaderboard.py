@@ -212,6 +212,13 @@ def test_every_results_page_is_short():
     assert (ROOT / "README.md").stat().st_size <= 9_000
 
 
+def test_rows_of_a_page_are_of_one_kind():
+    """The novels were read as two kinds, of other targets; the page has that of most encodings."""
+    study = next(one for one in results.read_studies(results.STUDIES) if one.name == "text")
+    rows = read_measured(study.pages[1], RESULTS).rows
+    assert rows["targets"].nunique() == 1 and rows["encoding"].nunique() > 10
+
+
 def test_drope_has_no_row(pages):
     assert measurements_of("copy", "drope")
     for page in ("leaderboard.md", "boards.md", "copy.md", "text.md"):
