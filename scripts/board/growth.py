@@ -34,11 +34,12 @@ def growth(study: Study, stored: Path) -> pd.DataFrame:
             first = stored_runs(stored / STARTED_FROM[0])[STARTED_FROM[1]]
             last = max(one.step for one in first.measurements)
             options = {"name": entry.encoding, **study.options.get(entry.encoding, {})}
-            same = options.pop("name") == first.origin["encoding"]
+            if options["name"] == first.origin["encoding"]:
+                del options["name"]
             changed = {f"model.encoding.{key}": value for key, value in options.items()}
             read += [
                 one.model_copy(update={"step": 0}) for one in first.measurements
-                if same and one.changed == changed and one.step == last
+                if one.changed == changed and one.step == last
             ]  # fmt: skip
         for one in (one for one in read if one.kind == kind):
             tokens = one.step * data.batch_size * data.sequence_length
