@@ -49,7 +49,7 @@ def test_every_entry_of_every_study_has_a_recipe():
         variants = lists | {name for name, options in study.options.items() if "name" in options}
         every = {one.encoding for one in entries}
         assert every <= variants | set(registry.encodings.names())
-        assert study.after_training.keys() <= every
+        assert study.after_training.keys() <= every | {one.name for one in entries}
         assert study.options.keys() <= variants | set(registry.encodings.names())
         if study.leaderboard:
             assert {"none", "rope", "alibi"} <= every

@@ -200,6 +200,13 @@ def test_a_stopped_entry_is_resumed_and_a_killed_one_begins_with_another_recipe(
         assert [*copy.validation.values()] == own.curves["val/loss"].dropna().tolist()
 
 
+def test_an_entry_may_have_changes_after_training_of_its_own(here):
+    after_training = {"rope": [["a"]], "rope_seed1": [["b"]]}
+    write_study(here, encodings=["rope"], seeds=[0, 1], after_training=after_training)
+    study, _ = read_study(here / "1_tiny.yaml")
+    assert [one.changes_after_training for one in study.entries(here)] == [[["a"]], [["a"], ["b"]]]
+
+
 def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
     write_study(here)
     study, _ = read_study(here / "1_tiny.yaml")

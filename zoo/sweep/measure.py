@@ -94,7 +94,7 @@ def measured(entry: Entry, keep: bool = False) -> RunInfo:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
             measurements = [*fit(recipe, folder, resume="auto").measurements]
             plugins = [f"plugins={list(recipe.plugins)}"] if recipe.plugins else []
-            for sets in study.after_training.get(entry.encoding, ()):
+            for sets in entry.changes_after_training:
                 measurements += _evaluate([folder], sets=[*plugins, *sets])
             if during := study.during:
                 earlier = [kept_checkpoint(folder, step) for step in during.steps]

@@ -81,7 +81,8 @@ class Study:
         options: of encodings. With a `name` among them they are a further encoding of the study: that one
             with these options. So is a list: a combination.
         own: for an encoding, `key=value` changes of the recipe that it alone has.
-        after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
+        after_training: for an encoding, or one entry as rope_seed0, the `key=value` changes with which a
+            checkpoint is evaluated again.
         readings: further evaluations of each checkpoint, on other data.
         during: further evaluations of the checkpoints at these steps, for a recipe that keeps them.
         precision, compile: of training and evaluation.
@@ -209,9 +210,9 @@ class Study:
         known = {*self.known, *(one.encoding for one in entries)}  # plugins are imported now
         problems += [
             tree.problem((key, name), f"no encoding {name!r}; {hint(name, known)}")
-            for key in ("own", "after_training")
+            for key, names in (("own", known), ("after_training", known | {one.name for one in entries}))
             for name in getattr(self, key)
-            if name not in known
+            if name not in names
         ]
         if problems:
             raise InputError(dict.fromkeys(problems))
@@ -307,6 +308,11 @@ class Entry:
     @property
     def changes(self) -> list[tuple[str, KeyPath]]:
         return self.study.changes(self.encoding, self.seed, self.setting)
+
+    @property
+    def changes_after_training(self) -> list[list[str]]:
+        given = self.study.after_training
+        return [*given.get(self.encoding, ()), *given.get(self.name, ())]
 
     @cached_property
     def recipe(self) -> Recipe:
