@@ -18,7 +18,7 @@ from pathlib import Path
 import results
 from board.boards import Boards, read_boards
 from board.correlation import correlation_figure, correlations
-from board.floors import floors_by_length, floors_file
+from board.floors import floors_file
 from board.growth import growth, growth_figure, growth_table
 from board.measured import Measured
 from board.plots import change_plot, picture, task_plot
@@ -57,7 +57,7 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
 
 
 def study_table(one: Measured, boards: Boards) -> str:
-    """The setting of a study, its figure, the floors and the means."""
+    """The setting of a study, its figure and the means."""
     last = {change.partition("=")[0]: change for change in one.study.set}  # a reading may repeat a key
     settings = ", ".join(f"`{change}`" for change in last.values())
     least, most = min(one.seeds.values()), max(one.seeds.values())
@@ -70,14 +70,11 @@ def study_table(one: Measured, boards: Boards) -> str:
         f"![The most used encodings and the best, by length in tokens]({one.title}.png)",
     ]
     if one.is_task:
-        lengths = one.study.lengths
-        floors = "; ".join(
-            f"{display_name(measure)} {floors_by_length(boards.floors, one.title, measure, lengths)}"
-            for measure in boards.floors[one.title]
-            if (one.rows["measure"] == measure).any()
-        )
-        parts.append(f"Dots: seeds. Grey: below the floor. Floors by length: {floors}.")
-    parts += [f"Mean {measure} by length; [intervals and seeds](values.csv):", means_table(one, one.protocol)]
+        parts.append("Dots: seeds. Grey: below the floor.")
+    parts += [
+        f"Mean {measure} by length; [intervals and seeds](values.csv):",
+        means_table(one, one.protocol, floors=boards.floors_of(one)["accuracy"] if one.is_task else {}),
+    ]
     return "\n\n".join(parts)
 
 

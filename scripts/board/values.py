@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -50,14 +50,27 @@ def csv(tables: Sequence[pd.DataFrame]) -> bytes:
     return pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n").encode()
 
 
-def means_table(one: Measured, protocol: str, names: Sequence[str] = (), lengths: Sequence[int] = ()) -> str:
-    """The mean over seeds at each length (whole answers, bits per byte or nats), the best encoding first."""
+def means_table(
+    one: Measured,
+    protocol: str,
+    names: Sequence[str] = (),
+    lengths: Sequence[int] = (),
+    floors: Mapping[str, Mapping[str, float]] | None = None,
+) -> str:
+    """The mean over seeds at each length (whole answers, bits per byte or nats), the best encoding first.
+
+    Args:
+        floors: of whole answers by length and strategy; they have the first row.
+    """
     means = one.means(protocol).loc[[*(names or one.encodings)]]
     means = means.reindex(columns=lengths or one.study.lengths).dropna(how="all")
     means = means.sort_values([*reversed(means.columns)], ascending=not one.is_task, na_position="last")
-    cells = means.map(share if one.is_task else number)
+    rows = [*means.map(share if one.is_task else number).itertuples()]
+    if floors:
+        highest = [floors.get(str(length), {}).values() for length in means.columns]
+        rows.insert(0, ("*the floor*", *(share(max(each)) if each else "" for each in highest)))
     heads = [f"{length} ({length / one.trained:g}x)" for length in means.columns]
-    return markdown_table(["encoding", *heads], cells.itertuples())
+    return markdown_table(["encoding", *heads], rows)
 
 
 def wide_table(boards: Boards) -> str:
