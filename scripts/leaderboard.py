@@ -99,8 +99,6 @@ def board_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
         title = f"Decoders on {one.title}" if one.kind == "decoder" else one.title
         drawn[one.kind][title] = board(one.ranking, unit)
         tables[f"{one.title}-board"] = boards.text_table(one)
-    if boards.text:
-        tables["spread"] = boards.spread_table()
     for kind, tasks in (("decoder", boards.tasks), ("encoder", boards.encoder_tasks)):
         if tasks:
             unit, prefix = "score above the floor (more is better)", "" if kind == "decoder" else "encoder-"

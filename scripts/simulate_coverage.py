@@ -16,8 +16,6 @@ from scipy.signal import lfilter
 
 import results
 from board.boards import read_boards
-from board.spread import Spread
-from zoo.comparison.paired import Basis, Sample, difference
 from zoo.comparison.ranking import Ranking, better_than, bootstrap, interquartile_mean
 from zoo.comparison.ranking import of_scores as ranking_of_scores
 from zoo.evaluation.interval import (
@@ -116,30 +114,6 @@ def of_seeds_and_documents(seeds: int, count: int, deviations: Sequence[float], 
     return held(once, 0.1, repetitions)
 
 
-def of_one_seed(known: int, deviations: Sequence[float], repetitions: int) -> float:
-    """The difference of two encodings with one seed and 17 documents; `known` others have three seeds.
-
-    Args:
-        deviations: over seeds of each of the two encodings and of the others, and of the difference from
-            document to document.
-    """
-    rng, (first, second, others, of_document) = np.random.default_rng(known), deviations
-
-    def once() -> Interval:
-        sizes = documents(rng, 17)[1]
-        spread = Spread(pd.DataFrame(rng.normal(size=(3, 1)) + others * rng.normal(size=(3, known))))
-        seed = first * rng.normal() - second * rng.normal()
-        amounts = (0.02 + seed + of_document * rng.normal(size=17)) * sizes
-        one, other = (
-            Sample("bits_per_byte", {0: own.sum() / sizes.sum()}, amounts=own[None], sizes=sizes)
-            for own in (amounts, np.zeros(17))
-        )
-        found = difference(one, other, Basis(seeds=False, units=True), spread.margin())
-        return found.low, found.high
-
-    return held(once, 0.02, repetitions)
-
-
 Profile = Sequence[tuple[float, float]]
 """Mean and variance of a seed's score in each task; the scores have the beta distribution with these."""
 
@@ -225,8 +199,6 @@ def main(repetitions: int = 4000) -> None:
         (0.6, 0.5, -1),
     ]
     mixed = [(0.02, 0.05, 0.02), (0.0, 0.05, 0.02), (0.05, 0.02, 0.02), (0.01, 0.02, 0.1)]
-    known, alone = (2, 4, 8), [(0.004, 0.004, 0.004, d) for d in (0.002, 0.01)]
-    alone.append((0.016, 0.004, 0.004, 0.01))
     rates, seeds = (0.5, 0.9, 0.99, 0.997, 0.999), [(s, d) for s in (2, 3, 5) for d in (10, 60)]
     lines = [
         *table(["documents", *COUNTS], [
@@ -245,9 +217,6 @@ def main(repetitions: int = 4000) -> None:
         *table(["seeds, documents", *(f"{s}, {d}" for s, d in seeds)], [
             (", ".join(map(str, one)), [of_seeds_and_documents(*size, one, n // 2) for size in seeds])
             for one in mixed
-        ]),
-        *table(["one seed; encodings with three", *known], [
-            (", ".join(map(str, one)), [of_one_seed(count, one, n) for count in known]) for one in alone
         ]),
         *table(["seeds of each task", SEEDS], [*scores_of_the_board(), *places_of_the_board()]),
     ]  # fmt: skip

@@ -263,16 +263,6 @@ class Boards:
             rows.append([one.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
         return markdown_table(["task", "floor by length in tokens", "strategy"], rows)
 
-    def spread_table(self) -> str:
-        """How much a seed changes the losses of text."""
-        rows = [
-            [name, f"{one.sd:.4f}", str(one.freedom), f"{one.margin():.3f}"]
-            for name, one in self.text.spreads.items()
-        ]
-        return markdown_table(
-            ["loss", "deviation", "degrees of freedom", "95 % margin of a difference"], rows
-        )
-
 
 def read_boards(studies: Sequence[Study], stored: Path) -> Boards:
     """The boards of the stored entries of the studies of the leaderboard, and the studies of questions."""

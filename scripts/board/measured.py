@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,11 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from board.spread import Spread, seed_spread
 from results import Entry, Study
 from zoo.comparison.comparable import on_common_targets
 from zoo.comparison.frame import KIND, Results, series_of
-from zoo.comparison.paired import FEWEST_SEEDS, Basis, Estimate, Sample
+from zoo.comparison.paired import FEWEST_SEEDS, Basis, Estimate
 from zoo.comparison.ranking import Ranking, of_samples
 from zoo.comparison.run_info import RunInfo
 from zoo.comparison.statistics import beyond, estimate, samples, summary
@@ -83,14 +82,11 @@ class Measured:
     Attributes:
         results: of all entries, with the displayed names of encodings.
         title: the name of its page.
-        further: the samples by the shown protocol with the seeds that only some encodings have
-            (see `of_common_seeds`).
     """
 
     study: Study
     results: Results
     title: str
-    further: Mapping[str, Mapping[int, Sample]] | None = None
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -170,34 +166,19 @@ class Measured:
         return Estimate() if row is None else estimate(row, "change")
 
     @cached_property
-    def spreads(self) -> dict[str, Spread]:
-        """Of a text with few seeds, the spreads of the encodings that have more: at the trained length, and
-        of the mean beyond it."""
-        if min(self.seeds.values()) >= FEWEST_SEEDS or not self.further:
-            return {}
-        lengths = {
-            "1x": [self.trained],
-            "mean beyond 1x": [at for at in self.study.lengths if at > self.trained],
-        }
-        found = {name: seed_spread(self.further, own) for name, own in lengths.items()}
-        return {name: one for name, one in found.items() if one}
-
-    @cached_property
     def ranking(self) -> Ranking:
-        """The ranking of a text by the mean loss beyond the trained length. With fewer than `FEWEST_SEEDS`
-        of all encodings, the interval over seeds of each pair follows from the spread of those that have
-        more; without such encodings there are no ranks."""
-        own = samples(self.results, self.protocol)
-        means, count = beyond(own, self.trained), min(self.seeds.values())
-        few, spread = count < FEWEST_SEEDS, self.spreads.get("mean beyond 1x")
-        rises = {name: one.mean - own[name][self.trained].mean for name, one in means.items() if one}
-
-        def margin(one: str, other: str) -> float | None:
-            known = spread and one != other
-            return spread.margin((rises[one], rises[other]), count) if known else None
-
-        found = of_samples(means, Basis(seeds=not few, units=True), margin=margin)
-        return replace(found, better=pd.DataFrame()) if few and not spread else found
+        """The ranking of a text by the mean loss beyond the trained length. Encodings with fewer than
+        `FEWEST_SEEDS` have a value alone."""
+        means = beyond(samples(self.results, self.protocol), self.trained)
+        several = {name: one for name, one in means.items() if self.seeds[name] >= FEWEST_SEEDS}
+        found = of_samples(several, Basis(seeds=True, units=True))
+        values, behind = dict(found.values), dict(found.behind)
+        for name, one in ((name, one) for name, one in means.items() if name not in several):
+            values[name] = Estimate(one.mean) if one else Estimate()
+            if one and behind:
+                behind[name] = Estimate(one.mean - next(iter(found.values.values())).value)
+        order = sorted(values, key=lambda name: (math.isnan(values[name].value), values[name].value, name))
+        return replace(found, values={name: values[name] for name in order}, behind=behind)
 
 
 def read_measured(
@@ -212,18 +193,7 @@ def read_measured(
     entries = [entry for entry in every if entry.run and shown_runs([entry])[0].measurements]
     if len({entry.encoding for entry in entries}) < fewest:
         return None
-    shown, further = of_common_seeds(entries), None
-    if len(shown) < len(entries):
-        further = samples(_results(study, entries, changed), shown_protocol(study))
-    return Measured(study, _results(study, shown, changed), title or study.title, further)
-
-
-def of_common_seeds(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries of the seeds shared by most encodings (text studies only). Seeds shift all losses together, so
-    means over different seeds do not compare."""
-    seeds = Counter(seed for _, seed in {(one.encoding, one.seed) for one in entries})
-    most = max(seeds.values())
-    return [one for one in entries if one.study.is_task or seeds[one.seed] == most]
+    return Measured(study, _results(study, entries, changed), title or study.title)
 
 
 def _results(study: Study, entries: Sequence[Entry], changed: bool) -> Results:

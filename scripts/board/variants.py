@@ -97,8 +97,10 @@ def gate_figure(found: Mapping[str, Both]) -> bytes:
 
 
 def gate_text(text: Measured, gated: Measured, lengths: Sequence[int] = (256, 1024, 8192)) -> str:
-    """The losses on text without a gate and with one."""
-    means = pd.concat([one.means() for one in (text, gated)])
+    """The losses on text without a gate and with one, of the seeds that both have."""
+    rows = pd.concat([one.rows[one.rows["protocol"] == text.protocol] for one in (text, gated)])
+    rows = rows[(rows["measure"] == text.measure) & rows["seed"].isin(gated.rows["seed"])]
+    means = rows.pivot_table("value", "encoding", "length")
     rows = [
         [encoding, *(" → ".join(number(means.loc[name, at]) for name in names[:2]) for at in lengths)]
         for encoding, names in GATED.items() if {*names[:2]} <= {*means.index}

@@ -29,11 +29,6 @@ def test_of_blocks_of_one_text(text_recipe, bigram):
     assert 0.92 <= simulation.held(once, 3.0, 400) <= 0.985
 
 
-def test_of_one_seed_and_the_spread_of_other_encodings():
-    assert 0.92 <= simulation.of_one_seed(4, (0.004, 0.004, 0.004, 0.002), 600) <= 0.985
-    assert simulation.of_one_seed(4, (0.016, 0.004, 0.004, 0.01), 600) <= 0.75
-
-
 def test_of_scores_over_ten_seeds():
     kept, apart = simulation.of_scores([(0.5, 0.02), (0.9, 0.005), (0.2, 0.01), (0.99, 0)], 10, 20)
     assert kept >= 0.85 and apart <= 0.12

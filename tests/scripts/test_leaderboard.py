@@ -8,7 +8,6 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -20,12 +19,9 @@ from board.correlation import without_a_family
 from board.growth import STARTED_FROM, growth, growth_table
 from board.measured import DISPLAYED, read_measured, stored_name
 from board.plots import NEXT
-from board.spread import RISING, Spread
 from board.variants import gate_text
 from zoo import registry
-from zoo.comparison.statistics import beyond, samples
 from zoo.comparison.stored import write
-from zoo.evaluation.interval import interval_of_mean
 from zoo.figures.style import family, styles
 
 ROOT = Path(__file__).parents[2]
@@ -162,21 +158,6 @@ def test_a_score_counts_the_reading_measure_and_lengths_of_its_study():
         assert whole >= 0.9 and board.answers("alibi", name) == f"{whole:.2f}"
 
 
-def test_the_spread_over_seeds_is_that_of_paired_differences():
-    rng = np.random.default_rng(2)
-    losses = pd.DataFrame(rng.normal(size=(5, 2)), columns=["a", "b"])
-    differences = losses["a"] - losses["b"]
-    found = Spread(losses)
-    assert found.sd == pytest.approx(differences.std() / math.sqrt(2)) and found.freedom == 4
-    _, high = interval_of_mean(differences)
-    assert found.margin(seeds=len(losses)) == pytest.approx(high - differences.mean())
-    every = pd.DataFrame(rng.normal(size=(3, 4)), columns=[*"abcd"])
-    moved = every.add(rng.normal(size=3), axis=0).add(rng.normal(size=4), axis=1)
-    assert Spread(moved).sd == pytest.approx(Spread(every).sd)
-    rising = found.margin((5 * found.sd / RISING, 0)) / found.margin()
-    assert rising == pytest.approx(math.sqrt((5**2 + 1) / 2))
-
-
 def test_a_study_of_three_seeds_has_ranks_and_one_of_one_seed_none(pages):
     page = (pages / "boards.md").read_text()
     one, several = page.split("\n## Decoders on text")[1].split("Masked text, nats per masked token:")
@@ -282,31 +263,20 @@ def test_each_encoding_has_a_look_of_its_own_in_every_figure():
     assert styles(["path"], every)["path"] == styles(every, every)["path"]
 
 
-def test_seeds_of_few_encodings_serve_the_intervals_of_all():
-    """The values and the order are those of the seed that all have; ranks have the spread of the others."""
+def test_encodings_with_one_seed_have_a_value_and_no_rank():
     study = next(one for one in results.read_studies(results.STUDIES) if one.name == "masked_text")
     names = ["alibi", "rope", "deberta", "kerple"]
-    study = replace(study, encodings={0: names, 1: names[:2], 2: names[:2]}, protocols=["nonoverlapping"])
-    one = read_measured(study, RESULTS)
-    value = text_rows("rope", "nonoverlapping", "masked_text")[0]["loss_nats"]
-    assert {*one.seeds.values()} == {1} and one.at("rope", 1)["mean"] == pytest.approx(value)
-    alibi, rope = (beyond(one.further, one.trained)[name].values for name in names[:2])
-    spread = one.spreads["mean beyond 1x"]
-    apart = [alibi[seed] - rope[seed] for seed in SEEDS]
-    assert spread.sd == pytest.approx(statistics.stdev(apart) / math.sqrt(2))
-    first, *_, last = one.ranking.values
-    means = beyond(samples(one.results, "nonoverlapping"), one.trained)
-    sds = [max(spread.sd, RISING * (means[name].mean - one.at(name, 1)["mean"])) for name in (first, last)]
-    row = one.panel().set_index("encoding").loc[last].iloc[0]
-    over_documents = row["beyond_behind_high"] - row["beyond_behind"]
-    both = one.ranking.behind[last]
-    assert both.value == pytest.approx(row["beyond_behind"], rel=1e-12)
-    assert both.high - both.value == pytest.approx(
-        math.hypot(over_documents, 4.303 * math.hypot(*sds)), rel=1e-3
-    )
-    assert one.ranking.behind[first].high == 0 and one.ranking.intervals.keys() == {*names}
-    two = read_measured(replace(study, encodings={0: names, 1: names[:2]}), RESULTS)
-    assert two.further and not two.ranking.intervals
+    study = replace(study, encodings={0: names, 1: names[:3], 2: names[:3]}, protocols=["nonoverlapping"])
+    mixed = read_measured(study, RESULTS).ranking
+    several = read_measured(replace(study, encodings=dict.fromkeys(SEEDS, names[:3])), RESULTS).ranking
+    assert mixed.intervals == several.intervals and mixed.groups()[0][0] == next(iter(several.values))
+    assert [name for name in mixed.values if name != "kerple"] == [*several.values]
+    for of_mixed, of_several in ((mixed.values, several.values), (mixed.behind, several.behind)):
+        assert {name: of_mixed[name] for name in of_several} == of_several
+    losses = [row["loss_nats"] for row in text_rows("kerple", "nonoverlapping", "masked_text")]
+    own = mixed.values["kerple"]
+    assert own.value == pytest.approx(statistics.fmean(losses[1:])) and own.sign is None
+    assert mixed.rank("kerple") == ""
 
 
 def test_a_combination_is_of_the_family_of_its_first_encoding():

@@ -166,15 +166,10 @@ def basis_of(samples: Sequence[Sample]) -> Basis:
     return Basis(seeds=seeds, units=units or not seeds)
 
 
-def difference(one: Sample, other: Sample, basis: Basis, margin: float | None = None) -> Estimate:
+def difference(one: Sample, other: Sample, basis: Basis) -> Estimate:
     """One mean less the other, paired over the same documents or examples and over the same seeds. Where the
-    seeds are not the same, the spreads of both are added.
-
-    Args:
-        margin: half of the interval over seeds, where other runs tell it.
-    """
-    value = one.mean - other.mean
-    parts = [] if margin is None else [(value - margin, value + margin)]
+    seeds are not the same, the spreads of both are added."""
+    value, parts = one.mean - other.mean, []
     if basis.units:
         if one.amounts is None or other.amounts is None:
             return Estimate(value, why=f"the scores of each {one.unit} are not stored")

@@ -9,7 +9,7 @@ in which an encoding is better with a chance above `CERTAIN`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations, combinations_with_replacement
@@ -55,8 +55,9 @@ class Ranking:
     def groups(self) -> list[list[str]]:
         """The encodings in groups: the first one that is worse than the leader of a group begins the next."""
         found: list[list[str]] = []
+        known = {*self.better}
         for name in self.values:
-            if found and (self.better.empty or not self.better.loc[found[-1][0], name]):
+            if found and not ({found[-1][0], name} <= known and self.better.loc[found[-1][0], name]):
                 found[-1].append(name)
             else:
                 found.append([name])
@@ -67,23 +68,17 @@ def span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def of_samples(
-    samples: Mapping[str, Sample | None],
-    basis: Basis,
-    lower_is_better: bool = True,
-    margin: Callable[[str, str], float | None] = lambda one, other: None,
-) -> Ranking:
+def of_samples(samples: Mapping[str, Sample | None], basis: Basis, lower_is_better: bool = True) -> Ranking:
     """The ranking of means by their paired differences; without ranks where one has no interval.
 
     Args:
         samples: None for an encoding that cannot be read, which comes last.
-        margin: of a pair, half of the interval over seeds where other runs tell it.
     """
     sign = 1 if lower_is_better else -1
     known = {name: one for name, one in samples.items() if one}
     names = sorted(known, key=lambda name: (sign * known[name].mean, name))
     apart = {
-        (name, other): difference(known[name], known[other], basis, margin(name, other))
+        (name, other): difference(known[name], known[other], basis)
         for other, name in [*combinations(names, 2), *((one, one) for one in names[:1])]
     }
     values = {name: known[name].estimate(basis) for name in names}
