@@ -34,7 +34,7 @@ class Ranking:
 
     Attributes:
         values: the best first; NaN for an encoding that cannot be read.
-        better: whether the encoding of the row is better than that of the column; empty where none is known.
+        better: whether the encoding of the row is better than that of the column, for those with a rank.
         behind: of losses and accuracies, the paired differences to the first.
     """
 
