@@ -71,10 +71,7 @@ def study_table(one: Measured, boards: Boards) -> str:
     ]
     if one.is_task:
         parts.append("Dots: seeds. Grey: below the floor.")
-    parts += [
-        f"Mean {measure} by length; [intervals and seeds](values.csv):",
-        means_table(one, one.protocol, floors=boards.floors_of(one)["accuracy"] if one.is_task else {}),
-    ]
+    parts += [f"Mean {measure} by length; [intervals and seeds](values.csv):", means_table(boards, one)]
     return "\n\n".join(parts)
 
 

@@ -173,7 +173,8 @@ class Measured:
         several = {name: one for name, one in means.items() if self.seeds[name] >= FEWEST_SEEDS}
         found = of_samples(several, Basis(seeds=True, units=True))
         values, behind = dict(found.values), dict(found.behind)
-        for name, one in ((name, one) for name, one in means.items() if name not in several):
+        for name in means.keys() - several.keys():
+            one = means[name]
             values[name] = Estimate(one.mean) if one else Estimate()
             if one and behind:
                 behind[name] = Estimate(one.mean - next(iter(found.values.values())).value)

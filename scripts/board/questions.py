@@ -64,8 +64,7 @@ def question_files(boards: Boards) -> tuple[dict[str, bytes], dict[str, str]]:
         one = boards.every[question.study]
         figures[f"question_{name}.png"] = _figure(question, one, boards)
         known = [row for row in question.rows if row in one.encodings]
-        floors = boards.floors_of(one)["accuracy"] if one.is_task else {}
-        tables[f"question-{name}"] = means_table(one, one.protocol, known, question.lengths, floors)
+        tables[f"question-{name}"] = means_table(boards, one, known, question.lengths)
     return figures, tables
 
 

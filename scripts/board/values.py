@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -50,25 +50,19 @@ def csv(tables: Sequence[pd.DataFrame]) -> bytes:
     return pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n").encode()
 
 
-def means_table(
-    one: Measured,
-    protocol: str,
-    names: Sequence[str] = (),
-    lengths: Sequence[int] = (),
-    floors: Mapping[str, Mapping[str, float]] | None = None,
-) -> str:
+def means_table(boards: Boards, one: Measured, names: Sequence[str] = (), lengths: Sequence[int] = ()) -> str:
     """The mean over seeds at each length (whole answers, bits per byte or nats), the best encoding first.
 
-    Args:
-        floors: of whole answers by length and strategy; they have the first row.
+    Of a task the first row is the floor of whole answers.
     """
-    means = one.means(protocol).loc[[*(names or one.encodings)]]
+    means = one.means().loc[[*(names or one.encodings)]]
     means = means.reindex(columns=lengths or one.study.lengths).dropna(how="all")
     means = means.sort_values([*reversed(means.columns)], ascending=not one.is_task, na_position="last")
     rows = [*means.map(share if one.is_task else number).itertuples()]
-    if floors:
-        highest = [floors.get(str(length), {}).values() for length in means.columns]
-        rows.insert(0, ("*the floor*", *(share(max(each)) if each else "" for each in highest)))
+    if one.is_task:
+        floors = boards.floors_of(one)["accuracy"]
+        each = [floors.get(str(length), {}).values() for length in means.columns]
+        rows.insert(0, ("*the floor*", *(share(max(own)) if own else "" for own in each)))
     heads = [f"{length} ({length / one.trained:g}x)" for length in means.columns]
     return markdown_table(["encoding", *heads], rows)
 

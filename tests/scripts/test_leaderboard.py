@@ -277,6 +277,8 @@ def test_encodings_with_one_seed_have_a_value_and_no_rank():
     own = mixed.values["kerple"]
     assert own.value == pytest.approx(statistics.fmean(losses[1:])) and own.sign is None
     assert mixed.rank("kerple") == ""
+    two = read_measured(replace(study, encodings={0: names, 1: names[:2]}), RESULTS)
+    assert not two.ranking.intervals
 
 
 def test_a_combination_is_of_the_family_of_its_first_encoding():

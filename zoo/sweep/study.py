@@ -81,8 +81,8 @@ class Study:
         options: of encodings. With a `name` among them they are a further encoding of the study: that one
             with these options. So is a list: a combination.
         own: for an encoding, `key=value` changes of the recipe that it alone has.
-        after_training: for an encoding, or one entry as rope_seed0, the `key=value` changes with which a
-            checkpoint is evaluated again.
+        after_training: for an encoding, or for one entry such as rope_seed0, the `key=value` changes with
+            which a checkpoint is evaluated again.
         readings: further evaluations of each checkpoint, on other data.
         during: further evaluations of the checkpoints at these steps, for a recipe that keeps them.
         precision, compile: of training and evaluation.
