@@ -37,29 +37,29 @@ def own_settings(study: results.Study, stored: Path) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    by_name = {file.stem.partition("_")[2]: file for file in sorted(results.STUDIES.glob("[0-9]*.yaml"))}
-    for study in results.read_studies(results.STUDIES):
-        task = study.name.removeprefix(PREFIX)
-        if task == study.name or not (chosen := own_settings(study, results.OUT)):
+    files = {file.stem.partition("_")[2]: file for file in sorted(results.STUDIES.glob("[0-9]*.yaml"))}
+    studies = {study.name: study for study in results.read_studies(results.STUDIES)}
+    for study in studies.values():
+        task = studies.get(study.name.removeprefix(PREFIX), study)
+        if task is study or not (chosen := own_settings(study, results.OUT)):
             continue
-        content = yaml.safe_load(by_name[task].read_text())
-        common = next(change for change in content["set"] if change.startswith("optimizer.lr="))
+        common = next(change for change in task.set if change.startswith("optimizer.lr="))
         rate = float(common.partition("=")[2])
         other = {
             name: changes
             for name, changes in chosen.items()
             if len(changes) > 1 or float(changes[0].partition("=")[2]) != rate
         }
-        content["set"].remove(common)
-        content["encodings"] = {seed: [*other] for seed in (0, 1, 2)}
-        own = content.get("own", {})
-        content["own"] = {name: [*own.get(name, []), *changes] for name, changes in other.items()}
-        content["page"] = {"leaderboard": False} | content.get("page", {})
-        number = by_name[study.name].name[1]
-        file = results.STUDIES / f"4{number}_own_{task}.yaml"
-        head = f"# {task} with each encoding's own setting; written by scripts/own_settings.py.\n"
-        dumper = type("Plain", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
-        text = yaml.dump(content, Dumper=dumper, sort_keys=False, default_flow_style=None, width=110)
+        content = {
+            "extends": files[task.name].name,
+            "encodings": [*other],
+            "set": [change for change in task.set if change != common],
+            "own": {name: [*task.own.get(name, []), *changes] for name, changes in other.items()},
+            "page": {"leaderboard": False},
+        }
+        file = results.STUDIES / f"4{files[study.name].name[1]}_own_{task.name}.yaml"
+        head = f"# {task.name} with each encoding's own setting; written by scripts/own_settings.py.\n"
+        text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110)
         file.write_text(head + text)
         longer = sum(len(changes) > 1 for changes in other.values())
         sys.stdout.write(f"{file}: {len(other)} encodings with another setting, {longer} with more steps\n")

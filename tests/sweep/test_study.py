@@ -240,6 +240,23 @@ def test_a_wrong_study_is_reported_before_anything_is_trained(sweep, here, capsy
     assert not (here / "out").exists()
 
 
+def test_a_study_may_extend_another(here, capsys):
+    """Mappings merge and other values replace; an error has the location of the file that is wrong."""
+    write_study(here, grid={"optimizer.lr": [0.01]})
+    changed = {"extends": "1_tiny.yaml", "encodings": ["rope"], "seeds": [5]}
+    changed |= {"options": {"t5": {"max_distance": 9}}}
+    (here / "2_other.yaml").write_text(yaml.safe_dump(changed))
+    study, _ = read_study(here / "2_other.yaml")
+    assert (study.name, [one.name for one in study.entries(here)]) == ("other", ["rope_lr0.01_seed5"])
+    assert (study.lengths, study.options["t5"]) == ([9, 21], {"num_buckets": 8, "max_distance": 9})
+    write_study(here, set=["data.x=1"])
+    assert cli.main(["sweep", "2_other.yaml"]) == 2
+    assert "1_tiny.yaml:" in (told := capsys.readouterr().err) and "data.x: unknown key" in told
+    (here / "1_tiny.yaml").unlink()
+    assert cli.main(["sweep", "2_other.yaml"]) == 2
+    assert "2_other.yaml:3: extends: no file 1_tiny.yaml" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["--seeds", "1"], "--seeds: a study file has its own"),
     (["--encodings", "rope", "--limit", "1"], "--store: only a study takes it"),

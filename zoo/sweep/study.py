@@ -29,8 +29,6 @@ from zoo.tasks import build_encoding
 S = TypeVar("S", bound="Study")
 
 STRICT = ConfigDict(extra="forbid")
-OPTIONS = "options.yaml"
-"""The file beside studies with options of encodings that all of them share."""
 OWNED = {
     "seed": "the sweep sets it, by its seeds",
     "name": "each run of a sweep has a name of its own",
@@ -69,6 +67,8 @@ class During:
 @dataclass(frozen=True, config=STRICT)
 class Study:
     """The content of a study file.
+
+    A file may have a further key `extends`: another study file, whose keys it inherits.
 
     Attributes:
         name: by default that of the file, without a number before it.
@@ -245,15 +245,8 @@ def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
     Raises:
         InputError: every key that is unknown or has a wrong value.
     """
-    tree = read_file(file)
-    values, common = dict(tree.values), file.with_name(OPTIONS)
-    values.setdefault("name", re.sub(r"^\d+_", "", file.stem))
-    if isinstance(base := values.get("base"), str) and (file.parent / base).is_file():
-        values["base"] = str(file.parent / base)
-    if "grid" in values:  # `1e-3` stays a text, as an entry's name has it
-        values["grid"] = yaml.safe_load(file.read_text())["grid"]
-    if common.is_file() and isinstance(values.setdefault("options", {}), dict):
-        values["options"] = read_file(common).values | values["options"]
+    tree = _read_tree(file)
+    values = {"name": re.sub(r"^\d+_", "", file.stem), **tree.values}
     try:
         return TypeAdapter(kind).validate_python(values), tree
     except ValidationError as error:
@@ -262,6 +255,25 @@ def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
         keys |= {("readings", n): _names(Reading) for n in range(len(readings) if readings else 0)}
         found = explain_validation_error(error, values, keys)
         raise InputError(tree.problem(*one) for one in found.items()) from error
+
+
+def _read_tree(file: Path) -> Tree:
+    """A study file over the one that it extends, as a recipe is over its base."""
+    tree = read_file(file)
+    values = tree.values
+    if isinstance(base := values.get("base"), str) and (file.parent / base).is_file():
+        values["base"] = str(file.parent / base)
+    if "grid" in values:  # `1e-3` stays a text, as an entry's name has it
+        values["grid"] = yaml.safe_load(file.read_text())["grid"]
+    if "extends" not in values:
+        return tree
+    extended = file.parent / str(values.pop("extends"))
+    if not extended.is_file():
+        raise InputError(tree.problem(("extends",), f"no file {extended}"))
+    below = _read_tree(extended)
+    below.values.pop("name", None)
+    below.lay_over(tree)
+    return below
 
 
 def _names(kind: type) -> list[str]:
