@@ -15,7 +15,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from zoo.console import progress_bar
-from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_file, atomic_folder, file_sha256, read_json
@@ -87,8 +86,7 @@ def _download(origin: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        with hub_or_cache():
-            return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
+        return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
         message = f"no such folder, and it could not be fetched from the hub: {first_line(error)}"
         raise InputError(Problem(message, where=origin)) from error

@@ -8,7 +8,10 @@ from zoo.data.text import SPLITS
 from zoo.data.text.datasets import Hub, Mix
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
+from zoo.data.text.tokenizer import open_tokenizer
+from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError
+from zoo.pretrained.import_model import read_published
 from zoo.recipe import resolve
 
 
@@ -107,3 +110,20 @@ class TestHub:
         assert part.identity != fetched.identity
         with pytest.raises(InputError, match=r"data\.name: .* is not available: Unknown split"):
             text_of(Hub(**options, split="tran[:20%]").corpus())
+
+
+REQUESTS = {
+    "a dataset": lambda here: next(Hub(id="someone/stories").corpus().documents("train")),
+    "WikiText": lambda here: next(open_wikitext("wikitext-2", here).documents("train")),
+    "a tokenizer": lambda here: open_tokenizer("someone/model"),
+    "a model": lambda here: read_published("someone/model"),
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_without_a_network_there_is_one_message(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(InputError) as caught:
+        REQUESTS[kind](tmp_path)
+    assert len(caught.value.problems) == 1

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from zoo.console import shows_progress, waiting
 from zoo.data.text import Corpus, stamp
 from zoo.data.text.splits import from_tables
 from zoo.errors import InputError, Problem, first_line
-
-PATIENCE = 5.0  # seconds for the first answer of the hub
 
 
 def open_hub(
@@ -37,7 +34,7 @@ def open_hub(
             "  2. or save it there with `datasets` (`load_dataset(...).save_to_disk(FOLDER)`), and use "
             "--set data.name=text --set data.root=FOLDER here."
         )
-        with reaching(name, advice, local=bool(local)):
+        with reaching(name, advice):
             tables = datasets.load_dataset(name, config, revision=revision, data_files=files, split=split)
         return from_tables("hub", identity, tables, column, name, len(local))
 
@@ -54,51 +51,16 @@ def open_hub(
 
 
 @contextmanager
-def reaching(name: str, advice: str, local: bool = False) -> Iterator[None]:
+def reaching(name: str, advice: str) -> Iterator[None]:
     """Around the loading of a dataset: any failure becomes one InputError, with advice."""
     try:
-        with waiting(f"reading {name}"), quiet(), nullcontext() if local else hub_or_cache():
+        with waiting(f"reading {name}"), quiet():
             yield
     except InputError:
         raise
     except Exception as error:  # of twenty kinds, all for one fact: the dataset is not available
         message = f"the dataset {name} is not available: {first_line(error)}\n{advice}"
         raise InputError(Problem(message, key="data.name")) from None
-
-
-@contextmanager
-def hub_or_cache() -> Iterator[None]:
-    """Around requests to the hub: where it does not answer in time, files that were fetched before are used.
-
-    Its libraries try for 20 to 47 s before they give up. Raises ConnectionError where files are missing.
-    """
-    from huggingface_hub import constants, get_session
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    cause = f"none within {PATIENCE:g} s"
-
-    def ask() -> None:
-        nonlocal cause
-        try:
-            get_session().head(constants.ENDPOINT)
-            cause = ""
-        except Exception as error:  # of the network, of proxies, of certificates
-            cause = first_line(error)
-
-    # A thread, since no timeout covers the look-up of a name.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    if constants.HF_HUB_OFFLINE or not cause:
-        yield
-        return
-    constants.HF_HUB_OFFLINE, message = True, f"no answer from {constants.ENDPOINT}: {cause}"
-    try:
-        yield
-    except (ConnectionError, LocalEntryNotFoundError) as error:
-        raise ConnectionError(message) from error
-    finally:
-        constants.HF_HUB_OFFLINE = False
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from typing import TypeVar
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from zoo.data.text.hub import hub_or_cache
 from zoo.errors import InputError, Problem, first_line
 from zoo.files import atomic_write
 
@@ -246,8 +245,7 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
         if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
             from huggingface_hub import hf_hub_download
 
-            with hub_or_cache():
-                file = Path(hf_hub_download(path_or_id, TOKENIZER))
+            file = Path(hf_hub_download(path_or_id, TOKENIZER))
         if not file.is_file():
             raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
