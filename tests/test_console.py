@@ -1,20 +1,8 @@
-"""Progress on a terminal and in a log, and output on a stream that only shows ASCII."""
-
-import io
-import sys
+"""Progress on a terminal and in a log."""
 
 from zoo import console
-from zoo.console import progress_bar, show_all
+from zoo.console import progress_bar
 from zoo.contract.law import captured
-
-
-def test_characters_that_a_stream_cannot_show_become_ascii(monkeypatch):
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", "strict"))
-    show_all()
-    print("0.5 ± 0.1")
-    sys.stdout.flush()
-    assert written.getvalue() == b"0.5 \\xb1 0.1\n"
 
 
 def test_no_terminal_and_soon_done_prints_nothing(capsys):

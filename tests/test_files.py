@@ -128,16 +128,3 @@ def test_a_folder_appears_only_when_it_is_complete_and_flushed(tmp_path, monkeyp
     with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "new" / "full"):
         from_system(28)
     assert os.listdir(tmp_path / "new") == ["folder"]
-
-
-@pytest.mark.parametrize("make", [atomic_file, atomic_folder])
-def test_what_a_killed_process_left_is_passed_over_and_later_removed(tmp_path, make):
-    """In a container the next process has the same id."""
-    new, old = (tmp_path / f".done.{number}" for number in (os.getpid(), 7))
-    for left in (new, old):
-        left.mkdir()
-        (left / "half").touch()
-    os.utime(old, (0, 0))
-    with make(tmp_path / "done"):
-        pass
-    assert sorted(os.listdir(tmp_path)) == sorted([new.name, "done"])

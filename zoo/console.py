@@ -23,15 +23,6 @@ SECONDS_BETWEEN_LINES = 15.0
 COLUMNS = 100
 
 
-def show_all() -> None:
-    """From now on stdout and stderr write escape sequences for what their encoding lacks, instead of raising
-    UnicodeEncodeError: ASCII lacks most characters, and any encoding lone surrogates of file names."""
-    for stream in (sys.stdout, sys.stderr):
-        # There may be none (pythonw), or one that takes any text.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def command(*words: object) -> str:
     """A command of the zoo as a line for a shell."""
     return shlex.join(["python", "-m", "zoo", *map(str, words)])

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from zoo.errors import InputError, Problem
-
-STALE = 24 * 3600
-"""Seconds without a change after which the process that wrote a temporary file is gone."""
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
@@ -32,16 +27,8 @@ def atomic_write(path: Path, content: str | bytes) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside `path` that is new; those are removed that killed processes left there a day ago.
-
-    In a container all processes may have the same id.
-    """
-    prefix = f".{path.name}."
-    for left in path.parent.glob(f"{glob.escape(prefix)}*"):
-        with suppress(OSError):
-            if left.name.removeprefix(prefix).isdecimal() and left.stat().st_mtime < time.time() - STALE:
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-    return path.with_name(f"{prefix}{secrets.randbits(48)}")
+    """A new name beside `path`. In a container all processes may have the same id."""
+    return path.with_name(f".{path.name}.{secrets.randbits(48)}")
 
 
 @contextmanager

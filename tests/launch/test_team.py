@@ -178,29 +178,6 @@ def test_one_process_without_memory_is_a_note_and_the_rest_is_measured(forks, he
     assert any(row["length"] == 16 and "note" not in row for row in rows)
 
 
-# The second process is given another run.
-OTHER = """
-import os
-from pathlib import Path
-import zoo.evaluation.evaluate as evaluate
-
-load = evaluate.load_runs
-if os.environ["RANK"] == "1":
-    evaluate.load_runs = lambda paths, *more: load([Path("other")], *more)
-"""
-
-
-@pytest.mark.slow
-def test_processes_with_different_runs_are_refused(forks, here, recipe, unmeasured):
-    for name in ("run", "other"):
-        fit(recipe("text"), out=here / name)
-    (here / "patch.py").write_text(OTHER)
-    command = ["evaluate", "run", "--lengths", "16,32"]
-    codes = forks.wait(forks.start(command, here, here / "log", 2, patch=here / "patch.py"))
-    assert codes == [2, 2] and "different runs" in texts(here / "log"), texts(here / "log")
-    assert not any((here / name / "evaluation").exists() for name in ("run", "other"))
-
-
 def test_one_device_is_one_process(here, recipe, environment, unmeasured, monkeypatch):
     """In a task that SLURM has started beside another."""
     folder = fit(recipe("max_index"), out=here / "run")

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zoo.data.source import DataSource
-from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
@@ -41,13 +40,12 @@ def evaluate_runs(
 
     Raises:
         InputError: a path, a protocol or a change that cannot be used, data of another tokenizer, or a folder
-            that takes no results, or other runs in another process: before anything is measured.
+            that takes no results: before anything is measured.
         RunError: a process that shared the work has ended.
     """
     loaded = load_runs(paths, lengths, protocols, sets, data)
     accelerators = [run.task.recipe.trainer.accelerator for run, _ in loaded]
     with join(devices, accelerators[0]) as team:
-        _validate_shared(team, loaded, lengths=lengths, protocols=protocols)
         if team.rank == 0:
             for line in dict.fromkeys(source.about for _, source in loaded if source.about):
                 print(line, file=sys.stderr)
@@ -55,26 +53,6 @@ def evaluate_runs(
             team.use(accelerator)
             yield run, evaluate_run(run, source, lengths, protocols, team)
             run.task.model.cpu()  # the memory of the next one is measured without this one
-
-
-def _validate_shared(team: Team, loaded: Sequence[tuple[LoadedRun, DataSource]], **given: object) -> None:
-    """Raises InputError where processes of a launch evaluate different runs: each would score its share of
-    the targets with its own model."""
-    own = {
-        "runs": [str(run.checkpoint) for run, _ in loaded],
-        "recipes": [run.task.recipe.as_dict() for run, _ in loaded],
-        "weights": [run.task.card for run, _ in loaded],
-        "data": [source.fingerprint for _, source in loaded],
-        **given,
-    }
-    every = team.gather(own)
-    differing = [key for key in own if any(one[key] != own[key] for one in every)]
-    if differing:
-        paths = ", ".join(dict.fromkeys(path for one in every for path in one["runs"]))
-        raise InputError(
-            f"processes of one launch evaluate different {differing[0]} (of {paths}); give all the same "
-            f"command, or each --devices 1 to evaluate alone"
-        )
 
 
 def evaluate_run(
