@@ -178,17 +178,6 @@ def test_a_plugin_that_was_imported_may_be_named_by_a_recipe_too(plugin, monkeyp
     assert encodings.load("mine") is module.Mine
 
 
-def test_a_file_cannot_take_a_name_of_the_zoo(plugin):
-    file = plugin(
-        "@zoo.register('fine')\nclass Fine(zoo.Encoding): ...\n" + MINE.replace("'mine'", "'alibi'")
-    )
-    with pytest.raises(InputError) as caught:
-        registry.load_plugin(file)
-    for part in (f"{file}:4: ", "two encodings are called 'alibi'", encodings.describe("alibi").where):
-        assert part in str(caught.value)
-    assert encodings.load("alibi").__name__ == "ALiBi" and "fine" not in encodings.names()
-
-
 def test_two_classes_cannot_take_the_same_name(plugin):
     one, other = plugin(MINE), plugin(MINE, "other.py")
     registry.load_plugin(one)
@@ -269,22 +258,6 @@ def installed(tmp_path, monkeypatch):
 
 
 THEIRS = "import zoo\n@zoo.register('theirs')\nclass Theirs(zoo.Encoding):\n    step = 3\n"
-
-
-def test_an_installed_package_is_found_and_imported_by_its_name(installed):
-    imports = THEIRS.replace("\n", "\nfrom .size import STEP\n", 1).replace("3", "STEP")
-    installed("their_package", "theirs", encodings=imports, size="STEP = 3\n")
-    about = encodings.describe("theirs")
-    assert about.cls.step == 3 and about.package == "their_package.encodings" and not about.builtin
-
-
-def test_two_packages_with_one_name_are_both_reported(installed):
-    for package in ("their_package", "another_package"):
-        installed(package, "theirs", encodings=THEIRS)
-    with pytest.raises(InputError) as caught:
-        encodings.describe("theirs")
-    for part in ("their_package/encodings.py", "another_package/encodings.py", "two encodings are called"):
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(("source", "message"), [

@@ -12,9 +12,6 @@ import yaml
 from run_files import assert_same, saved, settings
 
 from zoo import cli
-from zoo.data import build_dataset
-from zoo.data.text.cache import open_cache
-from zoo.errors import InputError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
@@ -123,59 +120,3 @@ def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
     )
     assert resumed >= 2
     assert unwritten >= {"recipe.yaml", "metrics.csv", "last.ckpt", "best.ckpt"}
-
-
-def test_a_token_cache_that_does_not_fit_is_built_once_there_is_room(disk, recipe, tmp_path):
-    corpus = build_dataset(recipe("text").data).corpus
-    whole = open_cache(corpus, 300, tmp_path / "whole").folder
-    disk.resize(PAGE)
-    for pages in range(1, 100, 7):
-        disk.resize(PAGE * pages)
-        try:
-            open_cache(corpus, 300, disk.folder)
-            break
-        except InputError as error:
-            assert len(error.problems) == 1
-            assert "No space left on device; make room, or name another folder" in str(error)
-    assert 10 < pages < 99 and content(disk.folder / whole.name) == content(whole)
-    disk.empty()
-    disk.fill()
-    with pytest.raises(InputError, match="No space left on device"):
-        open_cache(corpus, 300, disk.folder)
-    disk.empty()
-    assert open_cache(corpus, 300, disk.folder).folder.exists()
-
-
-def content(folder):
-    return {
-        path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
-    }
-
-
-def test_results_that_do_not_fit_leave_the_earlier_ones(disk, zoo):
-    run, out = disk.folder / "run", disk.folder / "comparison"
-    assert fit(zoo, run)[0] == 0
-    assert zoo("compare", run, "--out", out)[0] == 0
-    compared, measured = content(out), content(run / "evaluation")
-    disk.fill()
-    with (disk.folder / "filler").open("r+b") as file:
-        file.truncate((disk.folder / "filler").stat().st_size - 2 * PAGE)
-    code, expected = zoo("evaluate", run, "--lengths", "8,16,24")
-    if code:  # the rows may fit where the pictures do not
-        assert (
-            code == 1
-            and len(expected) == 1
-            and "could not be written: no space left on device; make room and try again" in expected[0]
-        ), expected
-    rows = json.loads((run / "evaluation" / "lengths.json").read_text())
-    assert len(rows) >= len(json.loads(measured["lengths.json"]))
-    code, expected = zoo("compare", run, "--out", out)
-    assert code == 1 and len(expected) == 1 and "no space left on device" in expected[0], expected
-    assert (
-        expected[0].endswith(" could not be written: no space left on device; make room and try again")
-        and "/." not in expected[0]
-    ), expected
-    assert content(out).keys() == compared.keys() and not drafts(disk.folder)
-    (disk.folder / "filler").unlink()
-    assert zoo("evaluate", run, "--lengths", "8,16,24")[0] == 0
-    assert zoo("compare", run, "--out", out)[0] == 0

@@ -1,17 +1,15 @@
 """A run that is killed again and again, at any place, ends as the run that was never killed.
 
-With the environment variable ZOO_KILL_ALL more kinds of runs are killed, and one at moments drawn at random.
+With the environment variable ZOO_KILL_ALL more kinds of runs are killed.
 """
 
 import os
 import random
 import signal
-import time
-from pathlib import Path
 
 import pytest
 import yaml
-from killed_runs import alive_in_group, assert_same_run, kill_group, saved_step, wait_for
+from killed_runs import alive_in_group, assert_same_run, kill_group, wait_for
 from run_files import settings
 
 pytestmark = pytest.mark.slow
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.slow
 SEED = 5
 CHANCE = random.Random(SEED)
 STEPS, EVERY = 28, 4
-LAST = Path("killed/checkpoints/last.ckpt")
 # kind, processes, settings, where it is killed one time after the other. An epoch of the text has 19 steps.
 CHAINS = {
     "text": ("text", 1, ["data.workers=0"], [
@@ -92,52 +89,3 @@ def test_a_run_killed_again_and_again_is_the_full_run(forks, here, command, name
     pids = forks.start([*command(kind, "killed", *sets), "--resume"], here, here / "last.log", world_size)
     ended_well(forks, pids, here / "last.log")
     assert_same_run(here / "whole", here / "killed")
-
-
-def time_of(forks, arguments, here):
-    """Seconds until a run that is not killed has a checkpoint, and until it has ended."""
-    begun = time.monotonic()
-    pids = forks.start(arguments, here, here / "whole.log")
-    checkpoint = here / "whole" / "checkpoints" / "last.ckpt"
-    wait_for(lambda: checkpoint.exists() or not alive_in_group(pids[0]))
-    first = time.monotonic() - begun
-    ended_well(forks, pids, here / "whole.log")
-    return first, time.monotonic() - begun
-
-
-def time_written(file):
-    return file.stat().st_mtime_ns if file.exists() else 0
-
-
-@pytest.mark.skipif(not ALL, reason="ZOO_KILL_ALL is not set")
-def test_kills_at_any_time(forks, here, command):
-    """The delays are drawn at random, in proportion to the times that a run takes on this machine.
-
-    It is resumed at once, while the processes of its loader are still there.
-    """
-    steps = 2 * STEPS
-    sets = ["data.workers=2", "checkpoint.every_n_steps=1", "trainer.val_check_interval=2",
-            f"trainer.max_steps={steps}"]  # fmt: skip
-    first, last = time_of(forks, command("text", "whole", *sets), here)
-    chance, groups, amid = random.Random(SEED), [], []
-    checkpoint = here / LAST
-    arguments = [*command("text", "killed", *sets), "--resume", "auto"]
-    for number, kind in enumerate(("early", "amid", "amid", "early", "amid", "amid", "early", "amid")):
-        before = time_written(checkpoint)
-        pids = forks.start(arguments, here, here / f"killed{number}.log")
-        # Little past the first new checkpoint: however the machine's speed changes, the run does not end.
-        patience = chance.uniform(0.2, 1.0) * first if kind == "early" else 60
-        wait_for(lambda before=before: time_written(checkpoint) != before, patience)
-        if kind == "amid":
-            time.sleep(min(0.15, chance.uniform(0.0, 4.0) * (last - first) / steps))
-        os.kill(pids[0], signal.SIGKILL)  # it alone: its loader's processes must notice by themselves
-        assert forks.wait(pids) == [-signal.SIGKILL], (here / f"killed{number}.log.0").read_text()
-        groups += pids
-        if kind == "amid":
-            amid.append(saved_step(here / "killed"))
-    print(f"seed {SEED}: a checkpoint after {first:.2f} s, the end after {last:.2f} s; killed at {amid}")
-    assert amid == sorted({*amid}) and amid[0] > 0 and amid[-1] < steps, amid
-    pids = forks.start(arguments, here, here / "last.log")
-    ended_well(forks, pids, here / "last.log")
-    assert_same_run(here / "whole", here / "killed")
-    assert wait_for(lambda: not any(map(alive_in_group, groups)), 15)

@@ -4,7 +4,6 @@ import os
 import signal
 
 import pytest
-import torch
 from killed_runs import assert_saved, endless, is_training, saved_step, texts, wait_for
 
 pytestmark = pytest.mark.slow
@@ -68,16 +67,3 @@ def test_sigterm_saves_and_requeues_nothing(forks, here, mapping, cluster):
     assert forks.wait(pids) == [130]
     assert_saved(here, texts(here / "log"))
     assert not (here / "noted").exists()
-
-
-def test_lightnings_own_checkpoint_is_not_taken_up(forks, here, mapping, cluster):
-    """One may be in a run folder that begins again."""
-    few = endless(mapping, here, "trainer.max_steps=3")
-    pids = forks.start(few, here, here / "log", halt=("step", 1))
-    forks.wait_for_halt(pids, here / "log")
-    os.kill(pids[0], signal.SIGKILL)
-    forks.wait(pids)
-    torch.save({"state_dict": {}, "global_step": 2}, here / "run" / "hpc_ckpt_1.ckpt")
-    pids = forks.start([*few, "--resume"], here, here / "log", **cluster())
-    assert forks.wait(pids) == [0], texts(here / "log")
-    assert saved_step(here / "run") == 3

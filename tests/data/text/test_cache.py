@@ -103,6 +103,10 @@ DAMAGES = {
         lambda folder: cut(folder / "train.tokens"),
         r"train\.tokens has \d+ bytes and not \d+",
     ),
+    "tokens are longer": (
+        lambda folder: (folder / "train.tokens").open("ab").write(bytes(10)),
+        r"train\.tokens has \d+ bytes and not \d+",
+    ),
     "no split": (lambda folder: (folder / "test.tokens").unlink(), r"No such file.*test\.tokens"),
 }
 

@@ -30,16 +30,6 @@ def test_slopes_and_bias_are_those_of_bloom(learned, size_of, agree):
         agree(actual * past, expected * past, encoding="alibi", against=against)
 
 
-@pytest.mark.parametrize(("heads", "learned"), [(6, False), (12, True)])
-def test_bias_is_that_of_x_transformers(heads, learned, size_of, agree):
-    package = pytest.importorskip("x_transformers.x_transformers")
-    for first in (0, 9):
-        size = size_of(num_heads=heads, d_model=8 * heads, causal=False)
-        actual = table_of(ALiBi(size, learned=learned), 12, causal=False, first=first)
-        expected = package.AlibiPositionalBias(heads)(12 - first, 12)
-        agree(actual, expected, encoding="alibi", against="x_transformers AlibiPositionalBias")
-
-
 def test_the_official_slopes_are_geometric_where_heads_are_a_power_of_two():
     for heads in (1, 2, 4, 8, 12, 16, 32):
         geometric = [2 ** (-8 * h / heads) for h in range(1, heads + 1)]

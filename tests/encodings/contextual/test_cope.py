@@ -75,16 +75,6 @@ def test_the_cope_of_x_transformers(cope, agree):
     agree(got.tril(), expected.tril(), encoding="cope", against="x_transformers CoPE, over sqrt(D)")
 
 
-def test_open_gates_are_a_table_over_distances(cope, agree):
-    """g = 1 makes p_ij = i - j + 1. Logits of 100 open every gate, and are taken off again."""
-    q, k = heads()
-    with torch.no_grad():
-        got = cope.logits(torch.full((B, H, T, T), 100.0), q, k, AttentionContext(POS, POS)).double() - 100
-        row = (POS[:, None] - POS[None] + 1).clamp(0, ROWS - 1)
-        expected = torch.einsum("bhid,ijd->bhij", q, cope.table[row]).double() / math.sqrt(D)
-    agree(got.tril(), expected.tril(), encoding="cope", against="identity: open gates are a table", atol=2e-5)
-
-
 def test_a_gradient_passes_through_the_gates(cope):
     q, k = heads()
     logits = (q @ k.transpose(-1, -2)).requires_grad_()

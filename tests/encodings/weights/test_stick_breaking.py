@@ -51,12 +51,3 @@ def test_the_published_sum(stick, agree):
     got = stick().weights(logits, context)
     agree(got, expected, encoding="stick_breaking", against="the sum of the published code")
     assert not got[:, :, 0].any()
-
-
-def test_equal_scores_give_the_geometric_distribution(stick, agree):
-    logits = apply_mask(torch.full((1, 1, T, T), -1.0), AttentionContext(POS, POS))
-    share = torch.tensor(-1.0).sigmoid()
-    distance = POS[:, None] - POS
-    expected = (share * (1 - share) ** (distance - 1.0)).masked_fill(distance < 1, 0.0)
-    got = stick().weights(logits, AttentionContext(POS, POS))[0, 0]
-    agree(got, expected, encoding="stick_breaking", against="geometric distribution, equal scores")
