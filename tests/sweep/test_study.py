@@ -222,6 +222,8 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
 @pytest.mark.parametrize("changes, at, message", [
     ({"sets": []}, "sets:", "sets: unknown key; did you mean 'set'?"),
     ({"during": {"step": [2]}}, "step:", "during.step: unknown key; did you mean 'steps'?"),
+    ({"during": {"steps": [2], "lengths": [9], "protocols": ["accuracy"]}}, "steps:",
+     "during.steps: checkpoint.keep_every_n_steps, None, must divide them"),
     ({"lengths": 9}, "lengths:", "lengths: must be a list, got 9; write [9]"),
     ({"encodings": ["alibbi"]}, "- alibbi", "model.encoding: no encoding 'alibbi'; did you mean 'alibi'?"),
     ({"own": {"ropee": []}}, "ropee:", "own.ropee: no encoding 'ropee'; did you mean 'rope'?"),

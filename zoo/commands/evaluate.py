@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml); for "
         "generated data the run's own dataset, with other options by --set",
     )
-    add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
+    add_set(parser, "change a key of the run's recipe that may change after training")
 
 
 def run(options: argparse.Namespace) -> int:

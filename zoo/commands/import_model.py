@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo.commands.argument_types import add_set, words
 from zoo.console import waiting
 
-SUMMARY = "Make a run of a pretrained decoder in Hugging Face's format, to evaluate, compare or train on."
+SUMMARY = "Make a run of a pretrained model in Hugging Face's format, to evaluate, compare or train on."
 EXAMPLES = """
 zoo import HuggingFaceTB/SmolLM2-135M
 zoo import downloads/pythia-160m --name pythia

@@ -207,6 +207,11 @@ class Study:
         for one in [*reversed(tried), *{one.seed: one for one in entries}.values()]:
             with collect(problems):
                 self._validate_entry(one, tree)
+        if self.during and not problems:
+            every = entries[0].recipe.checkpoint.keep_every_n_steps
+            if not every or any(step % every for step in self.during.steps):
+                message = f"checkpoint.keep_every_n_steps, {every}, must divide them"
+                problems.append(tree.problem(("during", "steps"), message))
         known = {*self.known, *(one.encoding for one in entries)}  # plugins are imported now
         problems += [
             tree.problem((key, name), f"no encoding {name!r}; {hint(name, known)}")
