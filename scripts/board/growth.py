@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from board.measured import DISPLAYED
 from results import Study, stored_runs
-from zoo.figures.style import HUES, RC, content
+from zoo.figures.style import RC, content, styles
 from zoo.reports.text import markdown_table
 
 STARTED_FROM = "novels.parquet", "novels_rope_seed0"
@@ -68,13 +68,14 @@ def _ends(values: pd.Series) -> str:
 def growth_figure(found: pd.DataFrame, trained: int) -> bytes:
     """Bits per byte over the tokens seen, a panel for each length, as PNG."""
     with rc_context(RC):
-        lengths = [*found["length"].unique()]
+        lengths, looks = [*found["length"].unique()], styles(found["encoding"])
         figure = Figure(figsize=(2.4 * len(lengths) + 0.6, 2.8), layout="constrained")
         panels = figure.subplots(1, len(lengths), sharey=True, squeeze=False).flat
         for axes, length in zip(panels, lengths, strict=True):
             at = found[found["length"] == length]
-            for color, (name, own) in zip(HUES, at.groupby("encoding", sort=False), strict=False):
-                axes.plot(own["tokens"] / 1e6, own["value"], "o-", color=color, markersize=3, label=name)
+            for name, own in at.groupby("encoding", sort=False):
+                look = {"color": looks[name].color, "marker": looks[name].marker, "markersize": 4}
+                axes.plot(own["tokens"] / 1e6, own["value"], label=name, **look)
             axes.set_xscale("symlog", base=2, linthresh=found["tokens"][found["tokens"] > 0].min() / 1e6)
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.xaxis.set_major_formatter("{x:g}")
