@@ -255,7 +255,7 @@ def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
     try:
         return TypeAdapter(kind).validate_python(values), tree
     except ValidationError as error:
-        keys = {(): _names(Study), ("during",): _names(During)}
+        keys = {(): [*_names(Study), "extends"], ("during",): _names(During)}
         readings = values.get("readings")
         keys |= {("readings", n): _names(Reading) for n in range(len(readings) if readings else 0)}
         found = explain_validation_error(error, values, keys)
