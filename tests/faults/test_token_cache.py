@@ -10,8 +10,14 @@ import pytest
 import yaml
 from killed_runs import texts, wait_for
 
+from zoo.data import build_dataset
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
+
+
+@pytest.fixture
+def corpus(recipe):
+    return build_dataset(recipe("text").data).corpus
 
 
 def arguments(cache, out):
