@@ -1,9 +1,13 @@
-"""Each benchmark measures a tiny model with the current code."""
+"""Each benchmark measures a tiny model with the current code, and keeps rows of the same setting."""
 
 import importlib
+import json
 import re
 
 import pytest
+
+import benchmark_encodings
+import benchmark_memory
 
 SIZE = ["--width", "16", "--layers", "1", "--heads", "2", "--vocabulary", "16"]
 RUNS = {
@@ -16,7 +20,7 @@ SHOWN = {
     "decoding": r"(?m)^\| zoo fox \| 8 \| [\d,]+ \| \d",
     "encodings": r"(?m)^\| dape\(alibi\) \| \+?[\d.]+ .*\| \d",
     "memory": r"(?m)^\| dape\(alibi\) \| \d[^|]+ \| \d",
-    "restart": r"takes \d+\.\d+",
+    "restart": r"takes (?!0\.0+\b)\d+\.\d+",
 }
 
 
@@ -29,3 +33,12 @@ def test_a_benchmark_measures_the_current_code(name, tmp_path, monkeypatch, caps
     importlib.import_module(f"benchmark_{name}").main()
     printed = capsys.readouterr().out
     assert re.search(SHOWN[name], printed), printed
+
+
+def test_rows_of_the_same_setting_are_kept_and_others_are_not(tmp_path):
+    rows, file = [{"name": "none", "length": 8}, {"name": "t5", "length": 8}], tmp_path / "costs.json"
+    file.write_text(json.dumps({"setting": {"width": 16}, "rows": rows}))
+    assert benchmark_encodings.kept_rows(file, {"width": 16}, ["none"]) == rows[1:]
+    assert benchmark_encodings.kept_rows(file, {"width": 32}, []) == []
+    assert [*benchmark_memory.kept_rows(file, {"width": 16})] == [("none", 8), ("t5", 8)]
+    assert benchmark_memory.kept_rows(file, {"width": 32}) == {}
