@@ -1,4 +1,4 @@
-"""Output to a terminal or log: any character, commands, tables, waiting and progress.
+"""Output to a terminal or log: commands, tables, waiting and progress.
 
 Imports nothing heavy.
 """

@@ -207,7 +207,7 @@ class Study:
         for one in [*reversed(tried), *{one.seed: one for one in entries}.values()]:
             with collect(problems):
                 self._validate_entry(one, tree)
-        if self.during and not problems:
+        if self.during and entries and not problems:
             every = entries[0].recipe.checkpoint.keep_every_n_steps
             if not every or any(step % every for step in self.during.steps):
                 message = f"checkpoint.keep_every_n_steps, {every}, must divide them"
