@@ -255,8 +255,9 @@ def test_a_study_may_extend_another(here, capsys):
     assert cli.main(["sweep", "2_other.yaml"]) == 2
     assert "1_tiny.yaml:" in (told := capsys.readouterr().err) and "data.x: unknown key" in told
     (here / "1_tiny.yaml").unlink()
+    (here / "2_other.yaml").write_text("extends: 1_tiny.yaml")
     assert cli.main(["sweep", "2_other.yaml"]) == 2
-    assert "2_other.yaml:3: extends: no file 1_tiny.yaml" in capsys.readouterr().err
+    assert "2_other.yaml:1: extends: no file 1_tiny.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments, message", [

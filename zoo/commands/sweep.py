@@ -117,4 +117,4 @@ def run(options: argparse.Namespace) -> None:
 def _is_study(file: Path) -> bool:
     from zoo.recipe.tree import read_file
 
-    return file.is_file() and "encodings" in read_file(file).values
+    return file.is_file() and not {"encodings", "extends"}.isdisjoint(read_file(file).values)
