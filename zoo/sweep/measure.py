@@ -105,14 +105,15 @@ def measured(entry: Entry, keep: bool = False) -> RunInfo:
         trained = (folder / LAST).stat().st_mtime
         run = run_info(folder)
         # Of a resumed run: as many times longer as all its steps are more than those done now.
-        training = (trained - start) * recipe.trainer.max_steps / max(1, recipe.trainer.max_steps - done)
+        began = max(start, trained)  # it may have been trained before
+        training = (began - start) * recipe.trainer.max_steps / max(1, recipe.trainer.max_steps - done)
         gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
         origin = {
             "study": study.name, "encoding": entry.encoding, "seed": entry.seed,
             "machine": {
                 "processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__,
             },
-            "seconds": {"training": round(training, 1), "evaluation": round(time.time() - trained, 1)},
+            "seconds": {"training": round(training, 1), "evaluation": round(time.time() - began, 1)},
         }  # fmt: skip
         about = {"path": entry.path, "recipe": recipe.as_dict(), "origin": origin}
         if not keep:

@@ -215,7 +215,11 @@ class Study:
         known = {*self.known, *(one.encoding for one in entries)}  # plugins are imported now
         problems += [
             tree.problem((key, name), f"no encoding {name!r}; {hint(name, known)}")
-            for key, names in (("own", known), ("after_training", known | {one.name for one in entries}))
+            for key, names in (
+                ("options", known),
+                ("own", known),
+                ("after_training", known | {one.name for one in entries}),
+            )
             for name in getattr(self, key)
             if name not in names
         ]
