@@ -72,6 +72,11 @@ def test_each_problem_is_reported_once_with_its_flag(planned):
     assert "--encodings {name: rope, partial: x}: model.encoding.partial: must be" in found
     assert "--encodings fox: model.encoding: encoding 'fox' is not for an encoder" in found
     assert re.match("--encodings .*rope rotates pairs", reported("alibi,{name: rope, partial: 0.01}", (0, 1)))
+    for wrong in ("5", "true", "''", "[]", "{}"):
+        assert (
+            reported(f"alibi,{wrong}")
+            == f"--encodings alibi,{wrong}: no encoding: {wrong}; `zoo list encodings` has all"
+        )
     for key in ("seed=1", "model.encoding.base=3", "name=a"):
         assert reported("alibi", (0,), [key]).startswith(f"--set {key}: ")
 

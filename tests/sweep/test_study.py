@@ -39,6 +39,8 @@ STUDY = {
     "options": {"t5": {"num_buckets": 8}},
     "after_training": {"rope": [["model.encoding.scaling=dynamic_ntk"], ["model.window=5"]]},
 }
+KEPT = [*STUDY["set"], "checkpoint.every_n_steps=2", "checkpoint.keep_every_n_steps=2"]
+DENSE = {"name": "dense", "data": "flip_flop", "lengths": [21], "protocols": ["accuracy"]}
 PLUGIN = """\
 import zoo
 import zoo.training.fit
@@ -97,8 +99,7 @@ def test_a_grid_has_an_entry_for_each_setting(sweep, here):
 
 
 def test_a_reading_is_apart_from_the_study(sweep, here):
-    dense = {"name": "dense", "data": "flip_flop", "lengths": [21], "protocols": ["accuracy"]}
-    readings = [dense | {"set": ["data.ignore_probability=0.1"]}]
+    readings = [DENSE | {"set": ["data.ignore_probability=0.1"]}]
     assert sweep(readings=readings, encodings={0: ["rope"]}) == 0
     (run,) = stored.read(here / "out" / "tiny.parquet")
     found = [(one.parameters, [row.length for row in one.rows]) for one in run.measurements]
@@ -114,8 +115,7 @@ def test_a_reading_is_apart_from_the_study(sweep, here):
 
 def test_earlier_checkpoints_are_evaluated_where_a_study_asks(sweep, here):
     during = {"steps": [2, 4], "lengths": [21], "protocols": ["accuracy"]}
-    kept = [*STUDY["set"], "checkpoint.every_n_steps=2", "checkpoint.keep_every_n_steps=2"]
-    assert sweep("--keep", during=during, set=kept, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
+    assert sweep("--keep", during=during, set=KEPT, encodings={0: ["t5"]}, precision="bf16-mixed") == 0
     assert (here / "runs" / "studies" / "tiny" / "t5_seed0" / "checkpoints" / "last.ckpt").is_file()
     (run,) = stored.read(here / "out" / "tiny.parquet")
     assert {(one.step, *(row.length for row in one.rows)) for one in run.measurements} == {
@@ -133,6 +133,19 @@ def test_a_run_that_was_kept_is_not_replaced_by_that_of_another_recipe(sweep, he
     assert sweep(set=[*STUDY["set"], "optimizer.lr=1e-4"], **few) == 1
     assert "a finished run of another recipe is here" in capsys.readouterr().out
     assert kept.read_bytes() == trained
+
+
+def test_a_trained_entry_whose_evaluation_fails_is_kept_and_evaluated_later(sweep, here, capsys):
+    few, reading = {"encodings": {0: ["t5"]}, "after_training": {}}, DENSE | {"data": "nowhere"}
+    assert sweep(readings=[reading], **few) == 1
+    assert "trained on generated data" in capsys.readouterr().out
+    trained = here / "runs" / "studies" / "tiny" / "t5_seed0" / "checkpoints" / "last.ckpt"
+    before = trained.stat().st_mtime
+    assert sweep("--keep", readings=[DENSE], **few) == 0
+    assert trained.stat().st_mtime == before
+    (run,) = stored.read(here / "out" / "tiny.parquet")
+    assert run.origin["seconds"]["training"] == 0
+    assert len(run.measurements) == 2
 
 
 def test_a_study_for_a_gpu_is_passed_over_without_one(sweep, here, monkeypatch, capsys):
@@ -224,6 +237,21 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
     ({"during": {"step": [2]}}, "step:", "during.step: unknown key; did you mean 'steps'?"),
     ({"during": {"steps": [2], "lengths": [9], "protocols": ["accuracy"]}}, "steps:",
      "during.steps: checkpoint.keep_every_n_steps, None, must divide them"),
+    ({"during": {"steps": [2, 8], "lengths": [9], "protocols": ["accuracy"]}, "set": KEPT}, "steps:",
+     "during.steps: must be from 1 to 6"),
+    ({"during": {"steps": [2], "lengths": [9], "protocols": ["sliding"]}, "set": KEPT}, "protocols:",
+     "evaluate.protocols.0: no protocol 'sliding' for task 'answering'; there are: accuracy"),
+    ({"readings": [{**DENSE, "set": ["data.ignore_prob=0.1"]}]}, "- data.ignore_prob=",
+     "data.ignore_prob: unknown key; did you mean 'ignore_probability'?"),
+    ({"readings": 5}, "readings:", "readings: must be a list, got 5"),
+    ({"after_training": {"rope": [["model.windw=5"]]}}, "- - model.windw", "model.windw: unknown key"),
+    ({"after_training": {"rope_seed0": [["model.d_model=32"]]}}, "- - model.d_model",
+     "model.d_model: the run was trained with 16, and 32 would make it another"),
+    ({"encodings": []}, "encodings:", "encodings: no entries"),
+    ({"grid": {"optimizer.lr": []}}, "encodings:", "encodings: no entries"),
+    ({"threads": 0}, "threads:", "threads: must be greater than 0"),
+    ({"extends": "1_tiny.yaml"}, "extends:", "extends: 1_tiny.yaml extends this file"),
+    ({"options": {"ropee": {}}}, "ropee:", "options.ropee: no encoding 'ropee'; did you mean 'rope'?"),
     ({"lengths": 9}, "lengths:", "lengths: must be a list, got 9; write [9]"),
     ({"encodings": ["alibbi"]}, "- alibbi", "model.encoding: no encoding 'alibbi'; did you mean 'alibi'?"),
     ({"own": {"ropee": []}}, "ropee:", "own.ropee: no encoding 'ropee'; did you mean 'rope'?"),
@@ -237,7 +265,7 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
 def test_a_wrong_study_is_reported_before_anything_is_trained(sweep, here, capsys, changes, at, message):
     assert sweep(**changes) == 2
     lines = (here / "1_tiny.yaml").read_text().splitlines()
-    (number,) = (number for number, line in enumerate(lines, 1) if line.strip().startswith(at))
+    *_, number = (number for number, line in enumerate(lines, 1) if line.strip().startswith(at))
     assert f"1_tiny.yaml:{number}: {message}" in capsys.readouterr().err.splitlines()[-1]
     assert not (here / "out").exists()
 

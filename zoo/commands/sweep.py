@@ -26,7 +26,7 @@ OF_STUDIES = ("store", "only", "limit", "nice", "keep", "forget")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a recipe, which needs no encoding; or studies, files with the key `encodings`"
+    what = "a recipe, which needs no encoding; or studies, files with the key `encodings` or `extends`"
     parser.add_argument("files", type=Path, nargs="+", metavar="RECIPE|STUDY", help=what)
     parser.add_argument("--encodings", metavar="A,B", help="as a recipe has them, separated by commas")
     parser.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
@@ -75,13 +75,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     exit_when_parent_dies()
     of_study = options.encodings is None and any(map(_is_study, options.files))
-    why = "a study file has its own" if of_study else "only a study takes it"
     parser = options.verb_parser
+    if not of_study and options.encodings is None:
+        from zoo.recipe.reader import find_recipe
+
+        if missing := [file for file in options.files if not find_recipe(file).exists()]:
+            raise InputError(Problem("no such file", where=str(file)) for file in missing)
     for name in OF_RECIPES if of_study else OF_STUDIES:
         if getattr(options, name) != parser.get_default(name):
+            why = "a study does not take it" if of_study else "only a study takes it"
+            why = "a study file has its own" if name in ("seeds", "set", "grid") else why
             raise InputError(Problem(why, where=f"--{name.replace('_', '-')}"))
     if not of_study and options.encodings is None:
-        parser.error("a recipe needs --encodings, and a study the key `encodings`")
+        parser.error("a recipe needs --encodings, and a study the key `encodings` or `extends`")
     if not of_study and len(options.files) > 1:
         parser.error(f"one recipe, not {len(options.files)}: {' '.join(map(str, options.files))}")
     if options.select_seeds and not options.grid:

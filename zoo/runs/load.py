@@ -113,7 +113,7 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
             # A plugin that was named and cannot be read has its own message.
             of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
             raise InputError(wrong.problems if of_plugin or not missing else map(Problem, missing))
-        changed = _changes_of_model(stored, recipe) if sets else {}
+        changed = changes_of_model(stored, recipe) if sets else {}
         run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
         problems = error.problems
@@ -132,7 +132,7 @@ def restored_run(path: Path, checkpoint: Path, content: dict[str, Any], recipe: 
     return LoadedRun(path, checkpoint, folder, task.eval())
 
 
-def _changes_of_model(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+def changes_of_model(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
     """The changes to encoding and model of a stored recipe, by dotted key.
 
     Results are filed under the run: they must belong to the trained model.

@@ -54,7 +54,10 @@ def read_flags(
     Raises:
         InputError: every problem of every run; one that several have is reported once.
     """
-    specs = named(read_encodings(encodings))
+    specs = named(given := read_encodings(encodings))
+    if wrong := [to_yaml_line(one) for one in given if not (one and isinstance(one, str | list | dict))]:
+        message = f"no encoding: {', '.join(wrong)}; `zoo list encodings` has all"
+        raise InputError(Problem(message, where=f"--encodings {shorten(encodings)}"))
     study = FlagStudy(
         name=_name(recipe), base=str(recipe), encodings=[*specs], seeds=list(dict.fromkeys(seeds)),
         set=list(sets), grid=read_grid(grid), options={k: v for k, v in specs.items() if k != v},

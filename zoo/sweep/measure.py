@@ -72,8 +72,8 @@ def work_through(entries: Sequence[Entry], limit: int | None = None, keep: bool 
 
 
 def measured(entry: Entry, keep: bool = False) -> RunInfo:
-    """Train and evaluate an entry in a run folder, which is deleted unless it is to be kept or the process is
-    stopped: the next one resumes the run there from its last checkpoint.
+    """Train and evaluate an entry in a run folder, which is deleted unless it is to be kept, the process is
+    stopped or an evaluation fails: the next one resumes the run there from its last checkpoint.
 
     Raises:
         InputError: if the folder has a finished run of another recipe.
@@ -120,7 +120,7 @@ def measured(entry: Entry, keep: bool = False) -> RunInfo:
             shutil.rmtree(folder, ignore_errors=True)
         return replace(run, measurements=tuple(measurements), **about)
     except (InputError, RunError):
-        if not keep:
+        if not keep and steps_done(folder) < recipe.trainer.max_steps:
             shutil.rmtree(folder, ignore_errors=True)
         raise
 

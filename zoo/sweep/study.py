@@ -21,9 +21,11 @@ from zoo import registry
 from zoo.comparison import stored
 from zoo.comparison.run_info import RunInfo
 from zoo.errors import InputError, Problem, collect, hint, shorten
-from zoo.recipe import Recipe, Tree, read_recipe, to_yaml_line
+from zoo.recipe import Recipe, Tree, read_recipe, resolve, to_yaml_line
 from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.fields import Positive
 from zoo.recipe.tree import KeyPath, read_file
+from zoo.runs.load import changes_of_model
 from zoo.tasks import build_encoding
 
 S = TypeVar("S", bound="Study")
@@ -106,7 +108,7 @@ class Study:
     during: During | None = None
     precision: str = "32-true"
     compile: bool = False
-    threads: int = 2
+    threads: Positive = 2
     accelerator: Literal["cpu", "gpu"] = "cpu"
     page: dict[str, Any] = field(default_factory=dict)
 
@@ -123,13 +125,13 @@ class Study:
             "model.encoding": (spec, self._place(encoding)),
             "name": (self.run_name(encoding, seed, setting), ("name",)),
             "seed": (seed, seeds),
-            **{key: (value, (key.rpartition(".")[2],)) for key, value in self.fixed.items()},
+            **{key: (value, (key.rpartition(".")[2],)) for key, value in self.fixed.items() if value != []},
         }
         return [
             *((text, ("set", index)) for index, text in enumerate(self.set)),
             *((text, ("grid", text.partition("=")[0])) for text in setting),
             *((text, ("own", encoding, index)) for index, text in enumerate(self.own.get(encoding, ()))),
-            *((f"{key}={to_yaml_line(value)}", path) for key, (value, path) in values.items() if value != []),
+            *((f"{key}={to_yaml_line(value)}", path) for key, (value, path) in values.items()),
         ]
 
     def _place(self, encoding: str) -> KeyPath:
@@ -201,24 +203,38 @@ class Study:
         if "all" in self.by_seed.values():
             self._validate_entry(Entry(self, "none", 0, Path()), tree)
         entries = self.entries(Path())[::-1]
+        if not entries:
+            message = "no entries: name an encoding, a seed and a value of each key in `grid`"
+            raise InputError(tree.problem(("encodings",), message))
         # Every encoding with every setting, and every seed.
         tried = [*{(one.encoding, one.setting): one for one in entries}.values()]
         problems: list[Problem] = []
         for one in [*reversed(tried), *{one.seed: one for one in entries}.values()]:
             with collect(problems):
                 self._validate_entry(one, tree)
-        if self.during and entries and not problems:
-            every = entries[0].recipe.checkpoint.keep_every_n_steps
+        if self.during and not problems:
+            recipe = entries[0].recipe
+            every, last = recipe.checkpoint.keep_every_n_steps, recipe.trainer.max_steps
             if not every or any(step % every for step in self.during.steps):
                 message = f"checkpoint.keep_every_n_steps, {every}, must divide them"
                 problems.append(tree.problem(("during", "steps"), message))
-        known = {*self.known, *(one.encoding for one in entries)}  # plugins are imported now
+            if not all(0 < step <= last for step in self.during.steps):
+                problems.append(tree.problem(("during", "steps"), f"must be from 1 to {last}"))
+        for one, changes, path in self._later(entries) if not problems else ():
+            with collect(problems), _located(tree, changes, path):
+                stored = one.recipe.as_dict()
+                recipe = resolve(stored, [text for text, _ in changes], trained=True)
+                if path[0] == "readings":  # of other data
+                    recipe = recipe.model_copy(update={"data": one.recipe.data})
+                changes_of_model(stored, recipe)
+                build_encoding(recipe)
+        known = sorted({*self.known, *(one.encoding for one in entries)})  # plugins are imported now
         problems += [
             tree.problem((key, name), f"no encoding {name!r}; {hint(name, known)}")
             for key, names in (
                 ("options", known),
                 ("own", known),
-                ("after_training", known | {one.name for one in entries}),
+                ("after_training", [*known, *(one.name for one in entries)]),
             )
             for name in getattr(self, key)
             if name not in names
@@ -235,13 +251,29 @@ class Study:
         ]
         if owned:
             raise InputError(owned)
-        try:
+        with _located(tree, entry.changes, self._place(entry.encoding)):
             self.validate_recipe(entry.recipe)
-        except InputError as error:
-            places = {f"--set {shorten(text, 500)}": tree.location(path) for text, path in entry.changes}
-            places[""] = tree.location(self._place(entry.encoding))
-            where = [places.get(one.where or "") or one.where for one in error.problems]
-            raise InputError(map(lambda one, at: replace(one, where=at), error.problems, where)) from error
+
+    def _later(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, list[tuple[str, KeyPath]], KeyPath]]:
+        """The evaluations after the one of training: an entry that has each, its changes of the recipe with
+        the key of the study for each, and its own key. Options of another text are left out."""
+        for name, lists in self.after_training.items():
+            one = next((one for one in entries if name in (one.encoding, one.name)), None)
+            for n, texts in enumerate(lists if one else ()):
+                path = ("after_training", name, n)
+                yield one, [(text, (*path, m)) for m, text in enumerate(texts)], path
+        others: dict[KeyPath, Reading | During] = {
+            ("readings", n): one for n, one in enumerate(self.readings)
+        }
+        if self.during:
+            others["during",] = self.during
+        for path, other in others.items():
+            changes = [(f"evaluate.{key}={getattr(other, key)}", (key,)) for key in ("lengths", "protocols")]
+            if isinstance(other, Reading):
+                own = other.data == entries[0].recipe.data.name
+                sets = enumerate(other.set)
+                changes += [(text, ("set", n)) for n, text in sets if own or not text.startswith("data.")]
+            yield entries[0], [(text, (*path, *key)) for text, key in changes], path
 
     def validate_recipe(self, recipe: Recipe) -> None:
         """Raises InputError for a recipe whose entry cannot be trained."""
@@ -260,14 +292,14 @@ def read_study(file: Path, kind: type[S] = Study) -> tuple[S, Tree]:
         return TypeAdapter(kind).validate_python(values), tree
     except ValidationError as error:
         keys = {(): [*_names(Study), "extends"], ("during",): _names(During)}
-        readings = values.get("readings")
-        keys |= {("readings", n): _names(Reading) for n in range(len(readings) if readings else 0)}
+        if isinstance(readings := values.get("readings"), list):
+            keys |= {("readings", n): _names(Reading) for n in range(len(readings))}
         found = explain_validation_error(error, values, keys)
         raise InputError(tree.problem(*one) for one in found.items()) from error
 
 
-def _read_tree(file: Path) -> Tree:
-    """A study file over the one that it extends, as a recipe is over its base."""
+def _read_tree(file: Path, above: Sequence[Path] = ()) -> Tree:
+    """A study file over the one that it extends, as a recipe is over its base; `above` extend this one."""
     tree = read_file(file)
     values = tree.values
     if isinstance(base := values.get("base"), str) and (file.parent / base).is_file():
@@ -279,10 +311,25 @@ def _read_tree(file: Path) -> Tree:
     extended = file.parent / str(values.pop("extends"))
     if not extended.is_file():
         raise InputError(tree.problem(("extends",), f"no file {extended}"))
-    below = _read_tree(extended)
+    if extended.resolve() in (above := [*above, file.resolve()]):
+        raise InputError(tree.problem(("extends",), f"{extended} extends this file"))
+    below = _read_tree(extended, above)
     below.values.pop("name", None)
     below.lay_over(tree)
     return below
+
+
+@contextmanager
+def _located(tree: Tree, changes: Sequence[tuple[str, KeyPath]], other: KeyPath) -> Iterator[None]:
+    """The errors of a recipe with these changes have the location of the key of the study that each is from,
+    those that are in no change the location of `other`."""
+    try:
+        yield
+    except InputError as error:
+        places = {f"--set {shorten(text, 500)}": tree.location(path) for text, path in changes}
+        places[""] = tree.location(other)
+        where = [places.get(one.where or "") or one.where for one in error.problems]
+        raise InputError(map(lambda one, at: replace(one, where=at), error.problems, where)) from error
 
 
 def _names(kind: type) -> list[str]:

@@ -311,7 +311,7 @@ def print_list(entries: Sequence[Entry]) -> None:
             line += f", about {duration(sum(seconds) / len(seconds) * len(missing))} left"
         print(line)
         for seed in dict.fromkeys(one.seed for one in missing):
-            names = [one.encoding for one in missing if one.seed == seed]
+            names = [one.name.removesuffix(f"_seed{seed}") for one in missing if one.seed == seed]
             none = len(names) == sum(one.seed == seed for one in own)
             print(f"  seed {seed}: " + ("nothing yet" if none else f"missing: {', '.join(names)}"))
 
