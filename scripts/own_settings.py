@@ -11,6 +11,7 @@ are those of TASK.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def own_settings(study: results.Study, stored: Path) -> dict[str, list[str]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     files = {file.stem.partition("_")[2]: file for file in sorted(results.STUDIES.glob("[0-9]*.yaml"))}
     studies = {study.name: study for study in results.read_studies(results.STUDIES)}
     for study in studies.values():

@@ -8,6 +8,7 @@ the validation text, 0.86 in the whole), losses per byte that differ by a tenth 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -224,4 +225,5 @@ def main(repetitions: int = 4000) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     main()

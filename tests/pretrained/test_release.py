@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 
 import pytest
 import torch
@@ -48,7 +49,9 @@ def test_two_models_of_one_name_are_refused_before_the_first_is_written(checkpoi
     places = [str(checkpoint(f"name={run}", folder=str(number))[0]) for number, run in enumerate("aab")]
     assert main(["export", *places, "--release", "--out", str(out)]) == 2
     assert "would be the name of 2 models" in capsys.readouterr().err and not out.exists()
-    assert main(["export", *places[1:], "--release", "--out", str(out)]) == 0
+    assert main(["export", *places[1:], "--release", "--format", "safetensors", "--out", str(out)]) == 0
+    (loaded,) = re.findall(r'zoo\.load\("(.+)"\)', capsys.readouterr().out)
+    assert zoo.load(loaded)(torch.arange(9)[None]).shape[:2] == (1, 9)
     assert [one.name[-7:] for one in sorted(out.glob("zoo-*"))] == ["seed0-a", "seed0-b"]
 
 

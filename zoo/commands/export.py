@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> None:
             folders = release(options.paths, options.out, options.format, options.set)
         for folder in folders:
             print(f"released {folder}")
-        print(f"done: {options.out / INDEX}; zoo import {folders[0]} reads one")
+        reader = f"zoo import {folders[0]}" if options.format == "hf" else f'zoo.load("{folders[0]}")'
+        print(f"done: {options.out / INDEX}; {reader} reads one")
         return
     with waiting(f"writing {options.out}"):
         exported = export(options.paths[0], options.out, options.format, options.set)

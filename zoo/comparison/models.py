@@ -43,7 +43,7 @@ def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[
         raise InputError("missing models: zoo compare --models runs/a runs/b")
     results, left_out = on_common_documents(Results.of(readings))
     if results.rows.empty:
-        why = "; ".join(left_out)
+        why = "; ".join(left_out) or "documents of text are compared, which were scored by length"
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
     facts = {label: _facts(run) for label, (run,) in readings.items()}
     differ = differing([*facts.items()])
