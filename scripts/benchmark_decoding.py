@@ -1,7 +1,6 @@
 """Measure the tokens per second of cached generation, compared with `generate` of `transformers`.
 
     python scripts/benchmark_decoding.py                    width 256, 6 layers, batch 1 and 8
-    python scripts/benchmark_decoding.py --quick            a few tokens of a small model
     python scripts/benchmark_decoding.py --encodings rope,path --batch 1 --precision bf16
 
 Prompt and greedy continuation are timed together. All sides take turns, in rounds; a row has the median over
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -25,7 +23,6 @@ from zoo.recipe.schema import ModelConfig
 
 PEER = "transformers, static cache"
 ENCODINGS = "none,rope,alibi,t5,fire,fox,cable,path"
-QUICK = {"width": 64, "layers": 2, "heads": 4, "vocabulary": 256, "prompt": 16, "new": 16, "rounds": 1}
 Side = Callable[[Tensor, int], object]
 """From prompts [B,T] and the number of new tokens."""
 
@@ -104,7 +101,6 @@ def main() -> None:
     parser.add_argument("--batch", default="1,8", help="prompts at a time, with commas (1,8)")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all weights (fp32)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
-    parser.add_argument("--quick", action="store_true", help="a small model and few tokens")
     for name, usual, what in (
         ("width", 256, "of the model"),
         ("layers", 6, "of the model"),
@@ -115,8 +111,6 @@ def main() -> None:
         ("rounds", 3, "in which all sides take turns"),
     ):
         parser.add_argument(f"--{name}", type=int, default=usual, help=f"{what} ({usual})")
-    if "--quick" in sys.argv:
-        parser.set_defaults(**QUICK)
     args = parser.parse_args()
     dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
     length = args.prompt + args.new

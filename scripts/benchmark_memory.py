@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from benchmark_encodings import kept_rows
 from zoo import registry
 from zoo.console import progress_bar
 from zoo.encodings.base import Size
@@ -133,15 +134,6 @@ def _cell(row: Row | None) -> str:
     return f"{row['memory_mb']:,.0f} ({row['length'] / row['seconds']:,.0f})"
 
 
-def kept_rows(file: Path, setting: Row) -> dict[tuple[str, int], Row]:
-    """The rows in a file of the same setting, by encoding and length."""
-    if not file.exists():
-        return {}
-    known = json.loads(file.read_text(encoding="utf-8"))
-    rows = known["rows"] if known["setting"] == setting else []
-    return {(row["name"], row["length"]): row for row in rows}
-
-
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -181,7 +173,7 @@ def main(given: list[str] | None = None) -> None:
     }
     setting |= {"train": True} if options.train else {}
     file = options.out.with_suffix(".json")
-    rows = kept_rows(file, setting)
+    rows = {(row["name"], row["length"]): row for row in kept_rows(file, setting, [])}
     file.parent.mkdir(parents=True, exist_ok=True)
     with progress_bar(len(names) * len(lengths), "measuring", "forward") as bar:
         for name in names:

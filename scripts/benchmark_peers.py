@@ -26,17 +26,19 @@ import argparse
 import fnmatch
 import json
 import os
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from peers.bare import SIZES, matrix_rate, products
 from peers.libraries import BUILDERS
 from peers.sides import MODES, Running, Side
-from peers.tables import END, Row, all_rows, into_readme, machine, quartiles, summary, verdicts
+from peers.tables import Row, all_rows, machine, summary, verdicts
 from zoo.console import progress_bar
 from zoo.files import atomic_write
 
@@ -106,10 +108,9 @@ def measure(sides: Sequence[Side], name: str, options: argparse.Namespace) -> It
         if "note" in about[side]:
             yield row | about[side]
             continue
-        low, median, high = quartiles(
-            [base / own for base, own in zip(seconds[ANCHOR], seconds[side], strict=True)]
-        )
-        step, used = quartiles(seconds[side])[1], about[side]["used"]
+        ratios = [base / own for base, own in zip(seconds[ANCHOR], seconds[side], strict=True)]
+        low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+        step, used = statistics.median(seconds[side]), about[side]["used"]
         yield row | {
             "used": used, "parameters": about[side]["parameters"], "loss": about[side]["loss"],
             "milliseconds": 1e3 * step, "tokens_per_second": size.batch * size.length / step,
@@ -161,8 +162,10 @@ def training(options: argparse.Namespace) -> None:
             atomic_write(options.out.with_suffix(".json"), json.dumps(found, indent=1) + "\n")
             atomic_write(options.out.with_suffix(".md"), text)
     if options.readme:
-        short = "\n\n".join([about + ".", summary(found).rstrip(), *verdicts(found)]) + "\n"
-        atomic_write(options.readme, into_readme(options.readme, short))
+        from leaderboard import filled
+
+        short = "\n\n".join([about + ".", summary(found).rstrip(), *verdicts(found)])
+        atomic_write(options.readme, filled(options.readme.read_text(encoding="utf-8"), {"peers": short}))
     print(f"{text}\nwritten: {options.out}.json, .md")
 
 
@@ -209,8 +212,6 @@ def main(given: list[str] | None = None) -> None:
                      f"{', '.join(dict.fromkeys(name for name, _ in BUILDERS))}")  # fmt: skip
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: there is no GPU here")
-    if options.readme and END not in options.readme.read_text(encoding="utf-8"):
-        parser.error(f"{options.readme} has no line {END.strip()}")
     training(options)
 
 

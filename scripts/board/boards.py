@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from board.floors import DESCRIPTIONS, Floors, floors_by_length, highest, read_floors
+from board.floors import DESCRIPTIONS, Floors, highest, read_floors
 from board.measured import REFERENCE, Measured, read_measured, stored_name
 from results import Study
 from zoo.comparison.formatting import number
@@ -176,11 +176,7 @@ class Boards:
         and of a task; each has a hue of its own on text."""
         if len(one.encodings) <= len(HUES):
             return one.encodings
-        tasks = (
-            self.encoder_tasks
-            if one.study.name in {own.study.name for own in self.of("encoder", True)}
-            else self.tasks
-        )
+        tasks = self.encoder_tasks if one.kind == "encoder" else self.tasks
         board = one if not one.is_task and one.title in {own.title for own in self.found} else tasks
         best = [*board.ranking.values][:BEST] if board else []
         if one.is_task:
@@ -258,9 +254,10 @@ class Boards:
         for one in map(self.counted, self.of(kind, True)):
             asked = self.floors, one.title, one.measure
             lengths = one.study.scored.lengths or one.study.lengths
-            names = dict.fromkeys(highest(*asked, length)[1] for length in lengths)
-            cells = floors_by_length(*asked, lengths)
-            rows.append([one.title, cells, "; ".join(DESCRIPTIONS[name] for name in names)])
+            found = {length: highest(*asked, length) for length in lengths}
+            values = ", ".join(f"{length}: {value:.2f}" for length, (value, _) in found.items())
+            names = dict.fromkeys(name for _, name in found.values())
+            rows.append([one.title, values, "; ".join(DESCRIPTIONS[name] for name in names)])
         return markdown_table(["task", "floor by length in tokens", "strategy"], rows)
 
 

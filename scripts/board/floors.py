@@ -58,11 +58,6 @@ def highest(floors: Floors, study: str, measure: str, length: int) -> tuple[floa
     return known[strategy], strategy
 
 
-def floors_by_length(floors: Floors, study: str, measure: str, lengths: Sequence[int]) -> str:
-    """`16: 0.78, 32: 0.78`."""
-    return ", ".join(f"{length}: {highest(floors, study, measure, length)[0]:.2f}" for length in lengths)
-
-
 def guess(question: Tokens, answer: Tokens, choices: int) -> Sequence[float]:
     return [1 / choices] * len(answer)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ parameters, loss (of the first step), milliseconds, tokens_per_second, share, sh
 quartiles of the speed, of that of the bare loop in fp32 in the same round), bare_milliseconds (its fastest
 turn), matrix_rate, peak_memory_mb."""
 
-BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 INSTRUCTIONS = {
     "amx_bf16": "AMX with bf16", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2",
 }  # fmt: skip
@@ -33,13 +31,6 @@ def machine(device: str) -> str:
         flags = []
     known = [name for flag, name in INSTRUCTIONS.items() if flag in flags]
     return f"{os.cpu_count()} cores, {known[0] if known else platform.machine()}"
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, median, high
 
 
 def all_rows(rows: Sequence[Row]) -> str:
@@ -121,9 +112,3 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
                 f"any mode measured: {', '.join(parts)}"
             )
     return lines
-
-
-def into_readme(readme: Path, text: str) -> str:
-    """The README with this text between its markers."""
-    before, rest = readme.read_text(encoding="utf-8").split(BEGIN)
-    return before + BEGIN + text + END + rest.split(END)[1]

@@ -7,20 +7,17 @@ import re
 import pytest
 
 import benchmark_encodings
-import benchmark_memory
 
 SIZE = ["--width", "16", "--layers", "1", "--heads", "2", "--vocabulary", "16"]
 RUNS = {
-    "decoding": ["--quick", "--layers", "1", "--new", "3", "--prompt", "4", "--encodings", "rope,fox"],
+    "decoding": [*SIZE, "--rounds", "1", "--new", "3", "--prompt", "4", "--encodings", "rope,fox"],
     "encodings": [*SIZE, "--length", "8", "--batch", "1", "--rounds", "2", "--encodings", "rope,dape"],
     "memory": [*SIZE, "--trained", "8", "--lengths", "8,16", "--encodings", "dape,learned"],
-    "restart": ["--tokens", "2e6", "--rounds", "1"],
 }
 SHOWN = {
     "decoding": r"(?m)^\| zoo fox \| 8 \| [\d,]+ \| \d",
     "encodings": r"(?m)^\| dape\(alibi\) \| \+?[\d.]+ .*\| \d",
     "memory": r"(?m)^\| dape\(alibi\) \| \d[^|]+ \| \d",
-    "restart": r"takes (?!0\.0+\b)\d+\.\d+",
 }
 
 
@@ -40,5 +37,3 @@ def test_rows_of_the_same_setting_are_kept_and_others_are_not(tmp_path):
     file.write_text(json.dumps({"setting": {"width": 16}, "rows": rows}))
     assert benchmark_encodings.kept_rows(file, {"width": 16}, ["none"]) == rows[1:]
     assert benchmark_encodings.kept_rows(file, {"width": 32}, []) == []
-    assert [*benchmark_memory.kept_rows(file, {"width": 16})] == [("none", 8), ("t5", 8)]
-    assert benchmark_memory.kept_rows(file, {"width": 32}) == {}

@@ -23,8 +23,6 @@ from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Units
 
-NOT_STORED = "the scores of each document are not stored"
-
 
 def models_results(runs: Sequence[RunInfo], remedy: str) -> tuple[Results, list[str], dict[str, str]]:
     """The results of models on the documents that all of them scored in the same bytes; `encoding` is the
@@ -107,11 +105,8 @@ def on_common_documents(results: Results) -> tuple[Results, list[str]]:
         digest = hashlib.sha256(repr(sorted((doc, sizes[0][doc]) for doc in same)).encode())
         own["targets"] = digest.hexdigest()[:12]
         for index in own.index[own["note"].isna()]:
-            if index in units:
-                narrowed[index], numbers = _narrowed(units[index], same)
-                own.loc[index, [*numbers]] = [*numbers.values()]
-            else:
-                own.loc[index, ["note", "value"]] = NOT_STORED, math.nan
+            narrowed[index], numbers = _narrowed(units[index], same)
+            own.loc[index, [*numbers]] = [*numbers.values()]
         kept.append(own)
     return replace(results, rows=pd.concat(kept) if kept else rows[:0], units=narrowed), left_out
 
