@@ -11,6 +11,7 @@ import zoo
 import zoo.cli
 from zoo import registry
 from zoo.errors import InputError
+from zoo.recipe import resolve
 from zoo.registry import encodings
 
 
@@ -205,12 +206,22 @@ def test_two_classes_cannot_take_the_same_name(plugin):
     ("def fault():\n    return 1 / 0\nfault()\n", 3, "ZeroDivisionError"),
     ("import sys\nsys.exit(1)\n", 3, "SystemExit"),
     (MINE.replace("(zoo.Encoding)", ""), 2, "'mine' is registered for .*not derive from"),
+    (MINE.replace("('mine')", ""), 2, "registered without a name: write @zoo.register"),
+    ("@zoo.register('mine')\ndef mine(): ...\n", 2, "'mine' is registered for .*not derive from"),
 ])  # fmt: skip
 def test_a_fault_of_a_plugin_is_reported_with_its_line(source, line, cause, plugin):
     file = plugin(source)
     with pytest.raises(InputError, match=rf"^{file}:{line}: .*{cause}"):
         registry.load_plugin(file)
     assert "mine" not in encodings.names()
+
+
+def test_a_default_that_its_type_does_not_allow_is_refused(plugin, mapping):
+    file = plugin(MINE.replace("...", "\n    def __init__(self, size, *, slope: float = None): ..."))
+    recipe = mapping("text") | {"plugins": [str(file)]}
+    recipe["model"] = {**recipe["model"], "encoding": "mine"}
+    with pytest.raises(InputError, match=rf"{file}:\d+: option slope: its type does not allow .*None"):
+        resolve(recipe)
 
 
 def test_what_is_not_there_is_wrong_input(tmp_path):

@@ -128,13 +128,16 @@ class Registry:
             InputError: the name is taken by another class (both are named) or is not valid, or the class
                 does not derive from the base of its kind.
         """
+        if not isinstance(name, str):
+            raise InputError(f'{name!r} is registered without a name: write @zoo.register("NAME")')
         if not NAME.fullmatch(name):
             rule = "up to 64 letters, digits and . _ -, the first a letter or digit"
             raise InputError(f"{name[:80]!r} is not a valid name of {self.kind}s: {rule}")
 
         def decorate(cls: type) -> type:
             module, _, base = self.base.partition(":")
-            if not issubclass(cls, getattr(importlib.import_module(module), base)):
+            parent = getattr(importlib.import_module(module), base)
+            if not (isinstance(cls, type) and issubclass(cls, parent)):
                 raise InputError(f"{name!r} is registered for {cls!r}, which does not derive from {base}")
             new = Description(self.kind, name, cls, *class_location(cls))
             if not new.builtin:

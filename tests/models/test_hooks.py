@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import zoo
 from zoo.encodings.base import Size
 from zoo.encodings.context import AttentionContext
 from zoo.encodings.stack import LayerEncodings, build_encoding
@@ -18,6 +19,23 @@ def test_a_value_of_an_encoding_that_is_gone_serves_no_other():
     for number in range(20):
         encoding = build_encoding("none", Size(8, 2, 1, 4, True))
         assert context.once(encoding, context.q_pos, lambda _, number=number: number) == number
+
+
+@pytest.mark.parametrize("distance_only", [True, False])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_bias_without_a_head_is_that_of_every_head(distance_only, batch, size_of):
+    class Same(zoo.Encoding):
+        def bias(self, head, q, k):
+            return -0.5 * (q - k).abs()
+
+    encoding = Same(size_of())
+    encoding.distance_only = distance_only
+    pos = torch.arange(5).expand(*batch, 5)
+    table = encoding.bias_table(AttentionContext(pos, pos, 0, True, consecutive=not batch), 3)
+    assert table.shape == (*batch, 3, 5, 5)
+    assert torch.equal(
+        table, -0.5 * (pos[..., None, :, None] - pos[..., None, None, :]).abs().expand(table.shape)
+    )
 
 
 def test_the_logits_hook_gets_every_added_term(plugins, size_of):

@@ -89,6 +89,15 @@ def test_a_larger_scale_is_that_of_larger_queries(name, causal, spec_of):
     torch.testing.assert_close(*outs, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("q, said", [
+    (torch.randn(1, HEADS // 2, 5, WIDTH // HEADS), f"give zoo.encoding(..., num_heads={HEADS // 2})"),
+    (torch.randn(1, HEADS, 5, 3), "give zoo.encoding(..., head_dim=3)"),
+])  # fmt: skip
+def test_heads_of_another_number_or_width_are_refused(q, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        zoo.encoding("alibi", **SIZE).attend(q, q, q, layer=0)
+
+
 def test_scale_of_attention_is_that_of_its_encodings():
     encoding = zoo.encoding([{"name": "path"}, {"name": "fox", "scaled": True}], **SIZE, scale=0.5)
     assert {part.size.scale for slot in encoding.stack.slots for part in slot} == {0.5}

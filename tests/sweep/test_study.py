@@ -290,13 +290,20 @@ def test_a_study_may_extend_another(here, capsys):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--seeds", "1"], "--seeds: a study file has its own"),
-    (["--encodings", "rope", "--limit", "1"], "--store: only a study takes it"),
+    (["--encodings", "rope", "--limit", "1"], "--encodings: a study file has its own"),
     (["--only", "rope,fire"], "--only fire: no such encoding here"),
     (["--forget", "rope_seed1"], "--forget rope_seed1: no stored entry"),
 ])  # fmt: skip
 def test_options_of_the_other_kind_are_refused(sweep, capsys, arguments, message):
     assert sweep(*arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_options_of_a_study_are_refused_for_a_recipe(here, capsys):
+    assert cli.main(["sweep", STUDY["base"], "--encodings", "rope", "--store", "out"]) == 2
+    assert "--store: only a study takes it" in capsys.readouterr().err
+    assert cli.main(["sweep", "missing.yaml"]) == 2
+    assert "missing.yaml: no such file" in capsys.readouterr().err
 
 
 def test_a_study_of_ones_own(here, capsys):

@@ -97,3 +97,12 @@ def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
 def test_a_run_without_kept_checkpoints_is_reported(run_copy):
     with pytest.raises(InputError, match=r"only a run with checkpoint\.keep_every_n_steps keeps"):
         evaluate_steps([run_copy])
+
+
+@pytest.mark.slow
+def test_runs_without_kept_checkpoints_are_reported_before_others_are_evaluated(recipe, run_copy, capsys):
+    folder = fit(recipe("max_index", "checkpoint.every_n_steps=4", "checkpoint.keep_every_n_steps=2"))
+    capsys.readouterr()
+    with pytest.raises(InputError, match=str(run_copy)):
+        evaluate_steps([folder, run_copy])
+    assert not capsys.readouterr().out

@@ -25,7 +25,7 @@ def lengths(text: str) -> list[int]:
 
 def whole_number(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number is needed; got {text!r}")
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on is needed; got {text!r}")
     return int(text)
 
 

@@ -21,7 +21,7 @@ zoo sweep STUDY.yaml --list
 zoo sweep STUDY.yaml --only alibi,rope --limit 3 --nice && zoo compare STUDY.parquet
 """
 
-OF_RECIPES = ("seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
+OF_RECIPES = ("encodings", "seeds", "set", "grid", "select_seeds", "out", "compare_only", "print_commands")
 OF_STUDIES = ("store", "only", "limit", "nice", "keep", "forget")
 
 
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     exit_when_parent_dies()
-    of_study = options.encodings is None and any(map(_is_study, options.files))
+    of_study = any(map(_is_study, options.files))
     parser = options.verb_parser
     if not of_study and options.encodings is None:
         from zoo.recipe.reader import find_recipe
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
     for name in OF_RECIPES if of_study else OF_STUDIES:
         if getattr(options, name) != parser.get_default(name):
             why = "a study does not take it" if of_study else "only a study takes it"
-            why = "a study file has its own" if name in ("seeds", "set", "grid") else why
+            why = "a study file has its own" if name in OF_RECIPES[:4] else why
             raise InputError(Problem(why, where=f"--{name.replace('_', '-')}"))
     if not of_study and options.encodings is None:
         parser.error("a recipe needs --encodings, and a study the key `encodings` or `extends`")

@@ -254,9 +254,10 @@ class Encoding(nn.Module):
             farthest = context.query_offset + context.num_queries - 1
             distance = torch.arange(farthest, context.query_offset - context.num_keys, -1, device=head.device)
             line = self.bias(head[:, None], distance, torch.zeros_like(distance))
-            return line.unfold(-1, context.num_keys, 1).flip(-2)
+            return line.expand(num_heads, -1).unfold(-1, context.num_keys, 1).flip(-2)
         q, k = per_query_and_key(context.q_pos, context.k_pos)
-        return self.bias(head[:, None, None], q, k)
+        table = self.bias(head[:, None, None], q, k)
+        return table.expand(*table.shape[:-3], num_heads, -1, -1)
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to the scaled scores that depends on content: broadcastable to [B,H,T,S].

@@ -133,6 +133,8 @@ def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
             section = read_recipe(given).as_dict()["data"]
     elif given.exists():
         section = {"name": "text", "root": data}
+    elif given.suffix or len(given.parts) > 1:
+        raise InputError(Problem("no such file or folder", where=f"--data {data}"))
     else:
         section = {"name": data} | ({} if own["name"] == "text" else {"root": own.get("root")})
     section |= {key: own[key] for key in KEPT if key in own} | {"tokenizer": str(tokenizer)}

@@ -150,11 +150,16 @@ class StandaloneEncoding(nn.Module):
             window: the number of tokens that a query sees on each side it looks to, itself included.
 
         Raises:
-            ValueError: `embed` did not begin this forward pass, `x` is missing, no such layer, or heads of
-                another width.
+            ValueError: `embed` did not begin this forward pass, `x` is missing, no such layer, or another
+                number or width of heads.
         """
-        batch, _, length, width = q_BHTD.shape
+        batch, heads, length, width = q_BHTD.shape
         size = self.stack.size
+        if heads != size.num_heads:
+            raise ValueError(
+                f"queries of {heads} heads, but the encoding is for {size.num_heads}: give "
+                f"zoo.encoding(..., num_heads={heads})"
+            )
         if width != size.head_dim:
             raise ValueError(
                 f"queries of width {width}, but the encoding is for heads of {size.head_dim}: give "

@@ -193,7 +193,7 @@ def _parse_sets(sets: Sets) -> list[Setting]:
         return [(f"--set {dotted(keys)}={to_yaml_line(value)}", keys, value) for keys, value in values]
     settings: list[Setting] = []
     problems: list[Problem] = []
-    for text in sets:
+    for text in [sets] if isinstance(sets, str) else sets:
         where = f"--set {shorten(text, 500)}"
         key, equals, value = text.partition("=")
         keys = tuple(key.strip().split("."))

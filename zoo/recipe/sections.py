@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, create_model
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model
 
 from zoo import registry
-from zoo.errors import InputError, hint, shorten
+from zoo.errors import InputError, Problem, hint, shorten
 from zoo.recipe.fields import Affects, Count, Flag, Number, Positive, Section, Text, strict_type
 from zoo.recipe.tree import describe_value
 from zoo.registry import Description, Registry
@@ -173,12 +173,22 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
                 kind = _wrapped if wraps else strict_type
                 annotation = option.annotation | None if wraps and default is None else option.annotation
                 fields[option.name] = (kind(annotation), field)
+                if not wraps and default is not ...:
+                    _validate_default(description, option.name, kind(annotation), default)
     title, docstring = base.__name__, base.__doc__
     if name := base.model_fields.get("name"):
         title, docstring = f"{named[0].cls.__name__}Config", named[0].summary
         field = Field(... if name.is_required() else name.default, description=name.description)
         fields["name"] = (Literal[named[0].name], field)
     return create_model(title, __base__=base, __doc__=docstring, __module__=__name__, **fields)
+
+
+def _validate_default(description: Description, option: str, annotation: Any, default: Any) -> None:
+    try:
+        TypeAdapter(annotation).validate_python(default)
+    except ValidationError as error:
+        message = f"option {option}: its type does not allow its default, {default!r}"
+        raise InputError(Problem(message, where=description.where)) from error
 
 
 def construct(kind: Registry, name: str, section: Section, *arguments: Any) -> Any:

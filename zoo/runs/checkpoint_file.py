@@ -75,7 +75,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         if not isinstance(own, dict) or not own.keys() >= {"recipe", "vocab_size"}:
             raise BadCheckpoint(f"{FOREIGN}: hyper_parameters without recipe and vocab_size")
     except BadCheckpoint as error:
-        raise InputError(f"{path}: {error}. {alternatives(path)}") from error
+        remedy = f". {alternatives(path)}" if path.suffix == ".ckpt" else ""
+        raise InputError(f"{path}: {error}{remedy}") from error
     except OSError as error:
         raise InputError(f"{error.filename or path}: cannot be read: {error.strerror or error}") from error
     return content

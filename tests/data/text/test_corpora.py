@@ -153,6 +153,13 @@ class TestPlainText:
         assert documents == [f"Story {i}\nwith <|endoftext|> inside\n" for i in range(10)]
         assert len(splits["valid"]) == len(splits["test"]) == 1
 
+    def test_a_single_document_beside_a_test_file_is_divided_between_train_and_validation(self, tmp_path):
+        train = "".join(f"line {i}\n" for i in range(1000))
+        splits = self.splits(self.write(tmp_path, {"train.txt": train, "test.txt": "Other"}))
+        assert splits["test"] == ["Other"]
+        assert "".join(splits["train"] + splits["valid"]) == train
+        assert 0.08 < len(splits["valid"][0]) / len(train) < 0.11
+
     def test_other_files_and_empty_ones_are_skipped(self, tmp_path):
         texts = {"a.txt": "A", "b.TXT": "\ufeffB", "c.py": "C", "d.txt": "", "e.txt": " \n "}
         assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]

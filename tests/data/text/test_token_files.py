@@ -218,6 +218,12 @@ def damaged(folder, made):
     yield alone, [], "alone: data.root: has files for train, and needs train and valid .* data.valid_tokens"
     yield alone, ["data.valid_tokens=1000000"], f"leaves none of {len(train)} documents to train"
     yield folder_of("both"), ["data.valid_tokens=9"], "has files for train and valid, and needs"
+    hollow = folder_of("hollow")
+    (hollow / "val.bin").write_bytes(b"")
+    yield hollow, [], "hollow: data.root: holds no tokens"
+    wide = folder_of("wide")
+    raw(wide / "val.bin", valid, "<u4")
+    yield wide, [], "wide/val.bin: data.root: every second token is 0"
     (folder / "empty").mkdir()
     yield folder / "empty", [], "no file of tokens"
     yield folder / "gone", [], "gone: data.root: no file of tokens"
@@ -254,7 +260,7 @@ def test_wrong_files_end_with_one_message_before_training(written, mapping, here
         assert code == 2 and re.search(said, message) and "Traceback" not in message, (root, message)
         assert len(message.splitlines()) == 1 and not (here / "runs").exists(), message
         found += 1
-    assert found == 14
+    assert found == 16
     del recipe["data"]["tokenizer"]
     (here / "r.yaml").write_text(yaml.safe_dump(recipe))
     assert cli.main(["fit", "r.yaml"]) == 2

@@ -23,6 +23,7 @@ from zoo.errors import InputError, Problem, hint
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
 BY_POSITION = "by position: the first 90 % of the one document train, the next 5 % valid, the last 5 % test"
+BY_POSITION_BUT_TEST = "by position: the first 90 % of the one document train, the rest valid"
 NAMED = "by the names of files or folders"
 BY_HASH = "by a hash of each document"
 SEARCHED = 1 << 16  # characters that are searched for a place to cut
@@ -141,7 +142,8 @@ def split_by_hash(
             return test()
         codes, _ = counted()
         if codes is None:
-            return iter([cut_by_position(next(read()), where)[split]])
+            parts = cut_by_position(next(read()), where)
+            return iter([parts[split] + (parts["test"] if test and split == "valid" else "")])
         # A text that changed in between is refused by the token cache.
         return (one for one, code in zip(read(), codes, strict=False) if SPLITS[code] == split)
 
@@ -149,7 +151,7 @@ def split_by_hash(
         name,
         identity,
         documents,
-        split=lambda: BY_POSITION if counted()[0] is None else None,
+        split=lambda: (BY_POSITION_BUT_TEST if test else BY_POSITION) if counted()[0] is None else None,
         size=lambda: counted()[1] if test is None else None,
         unsplit=lambda: chain(read(), test() if test else ()),
         files=files,

@@ -52,6 +52,8 @@ def open_token_files(root: Path, valid_tokens: int = 0) -> Corpus:
         chosen = [file for split in (["train"] if cut else splits) for file in files.get(split, ())]
         parts, starts = _checked(chosen, tokenizer, bar, digest)
         begin, end = 0, sum(count for *_, count in parts)
+        if parts and not end:
+            raise _refused(root, "holds no tokens")
         if cut:
             border = int(starts[starts <= end - valid_tokens][-1:].sum())
             if not border:
@@ -116,6 +118,8 @@ def _layout(path: Path, tokenizer: TextTokenizer) -> tuple[list, np.ndarray | No
     else:
         kind = "uint16" if token_type(tokenizer.vocab_size) is np.uint16 else "uint32"
         count = size // np.dtype(kind).itemsize
+        if kind == "uint16" and count > 16 and not np.fromfile(path, "<u2", 4096)[1::2].any():
+            raise _refused(path, "every second token is 0: write its tokens as uint16, not as uint32")
     width = np.dtype(kind).itemsize
     if size != offset + width * count:
         source = f" by {index.name}" if index.exists() else " by its header" if offset else ""
