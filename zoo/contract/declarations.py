@@ -55,6 +55,8 @@ def description_is_complete(subject: Subject) -> Iterator[Outcome]:
         values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
         text = docstring + description.help.get(option.name, "")
         missing = [value for value in values if f"`{value}`" not in text]
+        if option.annotation is typing.Any:
+            lacks.append(f"option {option.name} has no type: any value is taken")
         if option.name not in description.help:
             lacks.append(f"option {option.name} is not described")
         elif missing:
