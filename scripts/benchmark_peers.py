@@ -38,7 +38,7 @@ import torch
 from peers.bare import SIZES, matrix_rate, products
 from peers.libraries import BUILDERS
 from peers.sides import MODES, Running, Side
-from peers.tables import Row, all_rows, machine, summary, verdicts
+from peers.tables import MARKER, Row, all_rows, machine, summary, verdicts
 from zoo.console import progress_bar
 from zoo.files import atomic_write
 
@@ -212,6 +212,8 @@ def main(given: list[str] | None = None) -> None:
                      f"{', '.join(dict.fromkeys(name for name, _ in BUILDERS))}")  # fmt: skip
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: there is no GPU here")
+    if options.readme and MARKER not in options.readme.read_text(encoding="utf-8"):
+        parser.error(f"{options.readme} has no line {MARKER}")
     training(options)
 
 

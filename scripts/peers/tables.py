@@ -16,6 +16,7 @@ parameters, loss (of the first step), milliseconds, tokens_per_second, share, sh
 quartiles of the speed, of that of the bare loop in fp32 in the same round), bare_milliseconds (its fastest
 turn), matrix_rate, peak_memory_mb."""
 
+MARKER = "<!-- results: peers -->"
 INSTRUCTIONS = {
     "amx_bf16": "AMX with bf16", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2",
 }  # fmt: skip

@@ -239,8 +239,8 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
      "during.steps: checkpoint.keep_every_n_steps, None, must divide them"),
     ({"during": {"steps": [2, 8], "lengths": [9], "protocols": ["accuracy"]}, "set": KEPT}, "steps:",
      "during.steps: must be from 1 to 6"),
-    ({"during": {"steps": [2], "lengths": [9], "protocols": ["sliding"]}, "set": KEPT}, "protocols:",
-     "evaluate.protocols.0: no protocol 'sliding' for task 'answering'; there are: accuracy"),
+    ({"readings": [{"protocols": ["sliding"], "name": "a", "data": "flip_flop", "lengths": [9]}]},
+     "- protocols:", "evaluate.protocols.0: no protocol 'sliding' for task 'answering'; there are: accuracy"),
     ({"readings": [{**DENSE, "set": ["data.ignore_prob=0.1"]}]}, "- data.ignore_prob=",
      "data.ignore_prob: unknown key; did you mean 'ignore_probability'?"),
     ({"readings": 5}, "readings:", "readings: must be a list, got 5"),
@@ -265,7 +265,7 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(sweep, here):
 def test_a_wrong_study_is_reported_before_anything_is_trained(sweep, here, capsys, changes, at, message):
     assert sweep(**changes) == 2
     lines = (here / "1_tiny.yaml").read_text().splitlines()
-    *_, number = (number for number, line in enumerate(lines, 1) if line.strip().startswith(at))
+    (number,) = (number for number, line in enumerate(lines, 1) if line.strip().startswith(at))
     assert f"1_tiny.yaml:{number}: {message}" in capsys.readouterr().err.splitlines()[-1]
     assert not (here / "out").exists()
 

@@ -122,14 +122,14 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
     Errors, result and the other arguments are those of `evaluate`; the paths are run folders.
     """
     measured: list[dict[str, Any]] = []
-    kept = {path: kept_checkpoints(path) for path in paths}
-    if without := [path for path, files in kept.items() if not files]:
+    found = {path: (kept_checkpoints(path), find_checkpoint(path)) for path in paths}
+    if without := [path for path, (kept, _) in found.items() if not kept]:
         advice = "only a run with checkpoint.keep_every_n_steps keeps checkpoints"
         message = f"no checkpoints/step-N.ckpt in it: {advice}"
         raise InputError(Problem(message, where=str(path)) for path in without)
-    for path in paths:
-        files = [file for step, file in kept[path].items() if step != read_card(path)["steps"]]
-        measured += (own_rows := evaluate([*files, find_checkpoint(path)], *how))
+    for path, (kept, last) in found.items():
+        files = [file for step, file in kept.items() if step != read_card(path)["steps"]]
+        measured += (own_rows := evaluate([*files, last], *how))
         rows = pd.DataFrame(own_rows)
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
