@@ -311,6 +311,13 @@ def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, faulty):
         assert BY_NAME["every parameter has a gradient"].try_on(Subject(name)).passed == (zeros == 1)
 
 
+def test_a_hook_may_change_its_input_in_place(forgetful_registry, faulty):
+    body = "        x += pos.float().sin()[..., None] * x.roll(1, -1)\n        return x\n"
+    body = "    def embed(self, x, pos):\n" + body
+    forgetful_registry.load_plugin(faulty("own", PLUGIN + body))
+    assert BY_NAME["positions are exact in bf16 at 100,000"].try_on(Subject("own")).passed
+
+
 def test_laws_leave_the_random_state_as_it_was():
     torch.manual_seed(7)
     random.seed(7)

@@ -114,6 +114,7 @@ def _results(
     encoding: Encoding, start: int, causal: bool, x: Tensor, q: Tensor, k: Tensor
 ) -> dict[str, Tensor]:
     """The results of the hooks in use for the tokens from `start` on."""
+    x, q, k = x.clone(), q.clone(), k.clone()  # a hook may change its input in place
     generator = torch.Generator().manual_seed(1)
     raw = torch.randn(1, HEADS, STRETCH, STRETCH, generator=generator, device="cpu").to(x.device)
     pos = encoding.positions(torch.arange(start, start + STRETCH), 1)

@@ -23,7 +23,7 @@ from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card
-from zoo.runs.folder import LAST, RUNS, validate_free, write_recipe
+from zoo.runs.folder import CARD, LAST, RUNS, validate_free, write_recipe
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -65,7 +65,9 @@ def read_published(origin: str, ignored: Collection[str] = ()) -> Published:
     folder = Path(origin) if Path(origin).is_dir() else _download(origin)
     file = folder / CONFIG
     if not file.is_file():
-        raise InputError(Problem(f"no {CONFIG}: not a model in Hugging Face's format", where=str(folder)))
+        own = "; an export of zoo itself needs no import: evaluate it" if (folder / CARD).is_file() else ""
+        message = f"no {CONFIG}: not a model in Hugging Face's format{own}"
+        raise InputError(Problem(message, where=str(folder)))
     values = read_json(file)
     if not isinstance(values, dict):
         raise InputError(Problem("not a mapping", where=str(file)))

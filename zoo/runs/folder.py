@@ -64,7 +64,7 @@ def validate_free(folder: Path) -> None:
     if held and (folder / RECIPE).is_file():
         raise InputError(
             f"{folder} already holds a run, and a run never overwrites another: "
-            f"continue it with --resume, or choose another folder with --out"
+            f"choose another folder with --out, or continue it with `zoo fit --resume`"
         )
     if held and not all(map(_LEFTOVER.fullmatch, held)):
         raise InputError(f"{folder} is not empty; choose another folder")
