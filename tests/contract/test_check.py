@@ -312,9 +312,8 @@ def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, faulty):
 
 
 def test_a_hook_may_change_its_input_in_place(forgetful_registry, faulty):
-    body = "        x += pos.float().sin()[..., None] * x.roll(1, -1)\n        return x\n"
-    body = "    def embed(self, x, pos):\n" + body
-    forgetful_registry.load_plugin(faulty("own", PLUGIN + body))
+    hook = "    def embed(self, x, pos):\n        x += pos.float().sin()[..., None] * x.roll(1, -1)\n"
+    forgetful_registry.load_plugin(faulty("own", f"{PLUGIN}{hook}        return x\n"))
     assert BY_NAME["positions are exact in bf16 at 100,000"].try_on(Subject("own")).passed
 
 
